@@ -1,0 +1,94 @@
+# Runs with GNU make 3.81 (macOS) and later; the recipes are plain sh.
+SHELL = /bin/sh
+.DEFAULT_GOAL = help
+
+PYTHON ?= python3
+UV ?= uv
+VENV = .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/ready
+POSTGRES_15 ?= /usr/lib/postgresql/15/bin
+# More arguments for pytest, for example: make test ARGS="-k publish"
+ARGS ?=
+
+SUITES = unit properties postgres operations golden style
+COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
+
+.PHONY: help setup demo test test-system tools lint bench lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## Build .venv with everything a checkout needs (Python 3.11 or later)
+
+# The stamp is written last, so an interrupted setup starts again.
+$(READY): requirements/dev.txt pyproject.toml
+	@set -eu; \
+	found=; \
+	for python in "$(PYTHON)" python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "make setup: Python 3.11 or later is needed; $(PYTHON) is older or missing." >&2; \
+	  echo "Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	  echo "make setup: $$found cannot make virtual environments." >&2; \
+	  echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	fi; \
+	rm -f $(READY); \
+	if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+	  echo "Making $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing the locked requirements"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+	@echo "Ready: $(BIN)/tallystick"
+
+demo: $(READY) ## Watch it work on a small database of its own, a killed tick included
+	@$(BIN)/tallystick demo
+
+test: $(READY) ## Run the tests that need Python and make only
+	$(BIN)/pytest -n 2 -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
+
+# `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
+# server a supported Debian carries.
+test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(BIN)/pytest -n 2 -m "server or system" tests $(ARGS)
+
+tools:
+	@missing=; \
+	need() { command -v "$$1" >/dev/null 2>&1 || missing="$$missing $$2"; }; \
+	need psql postgresql-client; \
+	need zstd zstd; \
+	need sha256sum coreutils; \
+	need strace strace; \
+	need $(POSTGRES_15)/initdb postgresql-15; \
+	if [ -n "$$missing" ]; then \
+	  echo "make test-system: missing Debian packages:$$missing" >&2; \
+	  echo "Install them with: apt-get install$$missing" >&2; exit 1; \
+	fi
+
+lint: $(READY) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## Measure against peers in one run
+	@if [ ! -f tests/bench/__main__.py ]; then echo "make bench: tests/bench is not there yet" >&2; exit 1; fi
+	$(BIN)/python -m tests.bench $(ARGS)
+
+# Needs uv. The locks carry hashes and no index address: any mirror that serves the same files will do.
+lock: ## Lock requirements/*.txt anew from pyproject.toml
+	@command -v $(UV) >/dev/null 2>&1 || { echo "make lock: uv is missing; name it with UV=/path/to/uv" >&2; exit 1; }
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) pyproject.toml -o requirements/run.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --group dev pyproject.toml -o requirements/dev.txt
+
+clean: ## Remove what make built
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

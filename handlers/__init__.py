@@ -1,0 +1,1 @@
+"""What starts the program: parse, call, shape the answer."""

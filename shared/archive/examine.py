@@ -1,0 +1,349 @@
+"""Whether a kind can be archived from the tables its database has: a shape, or every reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from shared.archive.names import TableName, parse_table
+from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
+from shared.chain.manifest import Column, Table
+
+
+class Problem(StrEnum):
+    """What stands in the way of a kind, or should be known about it."""
+
+    TABLE_MISSING = "TABLE_MISSING"
+    NOT_A_TABLE = "NOT_A_TABLE"
+    TEMPORARY = "TEMPORARY"
+    INHERITED = "INHERITED"
+    NOT_READABLE = "NOT_READABLE"
+    ROW_SECURITY = "ROW_SECURITY"
+    NAME_UNPRINTABLE = "NAME_UNPRINTABLE"
+    COLUMN_MISSING = "COLUMN_MISSING"
+    KEY_MISSING = "KEY_MISSING"
+    KEY_NULLABLE = "KEY_NULLABLE"
+    KEY_NOT_UNIQUE = "KEY_NOT_UNIQUE"
+    COLUMN_GENERATED = "COLUMN_GENERATED"
+    COLUMN_TYPE = "COLUMN_TYPE"
+    TIME_TYPE = "TIME_TYPE"
+    TIME_UNIT = "TIME_UNIT"
+    FOREIGN_KEY_MISSING = "FOREIGN_KEY_MISSING"
+    FOREIGN_KEY_AMBIGUOUS = "FOREIGN_KEY_AMBIGUOUS"
+    FOREIGN_KEY_LENGTH = "FOREIGN_KEY_LENGTH"
+    PARENT_OUTSIDE = "PARENT_OUTSIDE"
+    PARENT_NOT_UNIQUE = "PARENT_NOT_UNIQUE"
+    TABLES_IN_CIRCLE = "TABLES_IN_CIRCLE"
+    NO_INDEX_FOR_ORDER = "NO_INDEX_FOR_ORDER"
+    NO_INDEX_FOR_JOIN = "NO_INDEX_FOR_JOIN"
+    NOT_FOLLOWED = "NOT_FOLLOWED"
+
+
+WARNINGS = frozenset({Problem.NO_INDEX_FOR_ORDER, Problem.NO_INDEX_FOR_JOIN, Problem.NOT_FOLLOWED})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem of a kind, with the names a message needs."""
+
+    problem: Problem
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def refuses(self) -> bool:
+        """Tell whether the kind cannot be archived because of it."""
+        return self.problem not in WARNINGS
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A row of the catalog query: one table as its database declares it."""
+
+    name: TableName
+    row: dict[str, Any]
+
+    @property
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """Return the columns by name, in their order."""
+        return {column["name"]: column for column in self.row["columns"]}
+
+    def is_unique(self, columns: list[str]) -> bool:
+        """Tell whether exactly these columns have a valid, immediate, whole unique index."""
+        return any(
+            index["unique"] and sorted(index["columns"]) == sorted(columns)
+            for index in self.row["indexes"]
+        )
+
+    def primary_key(self) -> list[str] | None:
+        """Return the columns of the primary key."""
+        for index in self.row["indexes"]:
+            if index["primary"]:
+                columns: list[str] = index["columns"]
+                return columns
+        return None
+
+    def is_indexed(self, columns: list[str]) -> bool:
+        """Tell whether a usable index begins with these columns, the first in first place."""
+        return any(
+            index["usable"]
+            and index["columns"][:1] == columns[:1]
+            and set(index["columns"][: len(columns)]) == set(columns)
+            for index in self.row["indexes"]
+        )
+
+
+@dataclass(frozen=True)
+class _Join:
+    parent: TableName
+    foreign_key: list[str]
+    references: list[str]
+
+
+def tables_of(definition: dict[str, Any]) -> list[TableName]:
+    """Return the tables a definition names, root first."""
+    texts = [definition["root"], *(related["table"] for related in definition["related"])]
+    return [name for name in map(parse_table, texts) if name is not None]
+
+
+def examine(
+    definition: dict[str, Any], facts: list[Facts]
+) -> tuple[Shape | None, tuple[Finding, ...]]:
+    """Fit a definition to its tables: the shape, unless a finding refuses, and every finding."""
+    by_name = {each.name: each for each in facts}
+    findings = [found for each in facts for found in _table_findings(each)]
+    if findings:
+        return None, tuple(findings)
+    root = facts[0]
+    key = definition["key"] or root.primary_key()
+    findings += _root_findings(definition, root, key)
+    joins: dict[TableName, _Join] = {}
+    for related in definition["related"]:
+        name = parse_table(related["table"])
+        assert name is not None  # noqa: S101 - kinds files are validated
+        joined = _join(definition, related, by_name[name], by_name, key)
+        if isinstance(joined, Finding):
+            findings.append(joined)
+        else:
+            joins[name] = joined
+            findings += _join_findings(by_name, name, joined, key, root)
+    order = _in_order(root.name, joins)
+    if order is None:
+        findings.append(
+            Finding(Problem.TABLES_IN_CIRCLE, {"tables": [str(name) for name in joins]})
+        )
+    findings += _not_followed(by_name, joins)
+    if order is None or key is None or any(found.refuses for found in findings):
+        return None, tuple(findings)
+    return _shape(definition, by_name, joins, order, key), tuple(findings)
+
+
+def _table_findings(facts: Facts) -> list[Finding]:
+    row, params = facts.row, {"table": str(facts.name)}
+    if not row["found"]:
+        return [Finding(Problem.TABLE_MISSING, params)]
+    checks = (
+        (row["kind"] not in {"r", "p"}, Problem.NOT_A_TABLE),
+        (row["persistence"] == "t", Problem.TEMPORARY),
+        (row["has_heirs"], Problem.INHERITED),
+        (not row["readable"], Problem.NOT_READABLE),
+        (row["row_security"], Problem.ROW_SECURITY),
+        (not all(name.isprintable() for name in facts.columns), Problem.NAME_UNPRINTABLE),
+    )
+    return [Finding(problem, params) for wrong, problem in checks if wrong]
+
+
+def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | None) -> list[Finding]:
+    table = str(root.name)
+    if key is None:
+        return [Finding(Problem.KEY_MISSING, {"table": table})]
+    findings = []
+    for column in [definition["time"], *key, *filter(None, [definition["namespace"]])]:
+        findings += _order_findings(root, column)
+    if findings:
+        return findings
+    if nullable := [name for name in key if not root.columns[name]["not_null"]]:
+        findings.append(Finding(Problem.KEY_NULLABLE, {"table": table, "columns": nullable}))
+    if not root.is_unique(key):
+        findings.append(Finding(Problem.KEY_NOT_UNIQUE, {"table": table, "columns": key}))
+    time = root.columns[definition["time"]]
+    sort = _time_sort(time)
+    params = {"table": table, "column": time["name"], "type": time["type"]}
+    if sort is None:
+        findings.append(Finding(Problem.TIME_TYPE, params))
+    if (sort is TimeSort.NUMBER) != (definition["time_unit"] is not None):
+        findings.append(Finding(Problem.TIME_UNIT, params))
+    if not root.is_indexed([time["name"]]):
+        columns = [time["name"], *key]
+        findings.append(Finding(Problem.NO_INDEX_FOR_ORDER, {"table": table, "columns": columns}))
+    return findings
+
+
+def _order_findings(facts: Facts, name: str) -> list[Finding]:
+    """Judge a column that rows are chosen, ordered or joined by."""
+    params = {"table": str(facts.name), "column": name}
+    column = facts.columns.get(name)
+    if column is None:
+        return [Finding(Problem.COLUMN_MISSING, params)]
+    if column["generated"] is not None:
+        return [Finding(Problem.COLUMN_GENERATED, params)]
+    if column["base_kind"] == "other":
+        return [Finding(Problem.COLUMN_TYPE, params | {"type": column["type"]})]
+    return []
+
+
+def _join(
+    definition: dict[str, Any],
+    related: dict[str, Any],
+    child: Facts,
+    by_name: dict[TableName, Facts],
+    key: list[str] | None,
+) -> _Join | Finding:
+    """Find the parent of a related table: by declared foreign key, or as the kind says."""
+    params: dict[str, Any] = {"table": str(child.name)}
+    parent_name = parse_table(related["references"] or definition["root"])
+    assert parent_name is not None  # noqa: S101 - kinds files are validated
+    if parent_name not in by_name:
+        return Finding(Problem.PARENT_OUTSIDE, params | {"parent": str(parent_name)})
+    declared = [
+        _Join(TableName(each["schema"], each["table"]), each["columns"], each["references"])
+        for each in child.row["foreign_keys"]
+    ]
+    inside = [join for join in declared if join.parent in by_name and join.parent != child.name]
+    if related["references"]:
+        inside = [join for join in inside if join.parent == parent_name]
+    if related["foreign_key"] is None:
+        if len(inside) == 1:
+            return inside[0]
+        problem = Problem.FOREIGN_KEY_AMBIGUOUS if inside else Problem.FOREIGN_KEY_MISSING
+        found = [f"{join.parent} ({', '.join(join.foreign_key)})" for join in inside]
+        return Finding(problem, params | {"found": found})
+    for join in inside:
+        if join.foreign_key == related["foreign_key"]:
+            return join
+    parent = by_name[parent_name]
+    references = key if parent_name == parse_table(definition["root"]) else parent.primary_key()
+    if references is None or len(references) != len(related["foreign_key"]):
+        return Finding(
+            Problem.FOREIGN_KEY_LENGTH,
+            params | {"columns": related["foreign_key"], "references": references or []},
+        )
+    return _Join(parent_name, related["foreign_key"], references)
+
+
+def _join_findings(
+    by_name: dict[TableName, Facts],
+    name: TableName,
+    join: _Join,
+    key: list[str] | None,
+    root: Facts,
+) -> list[Finding]:
+    child, parent = by_name[name], by_name[join.parent]
+    findings = []
+    for column in join.foreign_key:
+        findings += [
+            found
+            for found in _order_findings(child, column)
+            if found.problem is not Problem.COLUMN_GENERATED
+        ]
+    for column in join.references:
+        findings += _order_findings(parent, column)
+    is_key = parent is root and key is not None and sorted(key) == sorted(join.references)
+    if not is_key and not parent.is_unique(join.references):
+        params = {"table": str(parent.name), "columns": join.references, "child": str(name)}
+        findings.append(Finding(Problem.PARENT_NOT_UNIQUE, params))
+    if not findings and not child.is_indexed(join.foreign_key):
+        params = {"table": str(name), "columns": join.foreign_key}
+        findings.append(Finding(Problem.NO_INDEX_FOR_JOIN, params))
+    return findings
+
+
+def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName] | None:
+    """Return the tables so that each comes after its parent; None when they go in a circle."""
+    order, waiting = [root], list(joins)
+    while waiting:
+        ready = [name for name in waiting if joins[name].parent in order]
+        if not ready:
+            # A parent that was refused leaves its children waiting too; that is no circle.
+            stuck = all(joins[name].parent in joins for name in waiting)
+            return None if stuck else order
+        order += ready
+        waiting = [name for name in waiting if name not in ready]
+    return order
+
+
+def _not_followed(by_name: dict[TableName, Facts], joins: dict[TableName, _Join]) -> list[Finding]:
+    findings = []
+    for facts in by_name.values():
+        for reference in facts.row["referenced_by"]:
+            child = TableName(reference["schema"], reference["table"])
+            followed = child in joins and joins[child].parent == facts.name
+            if not followed:
+                params = {"table": str(facts.name), "child": str(child), "name": reference["name"]}
+                findings.append(Finding(Problem.NOT_FOLLOWED, params))
+    return findings
+
+
+def _shape(
+    definition: dict[str, Any],
+    by_name: dict[TableName, Facts],
+    joins: dict[TableName, _Join],
+    order: list[TableName],
+    key: list[str],
+) -> Shape:
+    root = by_name[order[0]]
+    wheres = {parse_table(each["table"]): each["where"] for each in definition["related"]}
+    relations = []
+    for name in order:
+        join = joins.get(name)
+        columns = by_name[name].columns
+        table = Table(
+            schema=name.schema,
+            name=name.name,
+            parent=order.index(join.parent) if join else None,
+            foreign_key=tuple(join.foreign_key) if join else (),
+            references=tuple(join.references) if join else (),
+            columns=tuple(_column(column) for column in columns.values()),
+        )
+        text_join = tuple(_is_text(columns[column]) for column in table.foreign_key)
+        where = wheres[name] if join else definition["where"]
+        relations.append(Relation(table, where, text_join))
+    time_sort = _time_sort(root.columns[definition["time"]])
+    assert time_sort is not None  # noqa: S101 - a time of another type was refused above
+    return Shape(
+        relations=tuple(relations),
+        order=tuple(
+            OrderColumn(name, root.columns[name]["base"], _is_text(root.columns[name]))
+            for name in (definition["time"], *key)
+        ),
+        time_sort=time_sort,
+        namespace=definition["namespace"],
+    )
+
+
+def _column(column: dict[str, Any]) -> Column:
+    labels = column["labels"]
+    return Column(
+        name=column["name"],
+        type=column["type"],
+        not_null=column["not_null"],
+        generated=column["generated"],
+        identity=column["identity"],
+        collation=column["collation"],
+        labels=tuple(labels) if labels is not None else None,
+    )
+
+
+def _is_text(column: dict[str, Any]) -> bool:
+    return bool(column["base_kind"] == "S")
+
+
+def _time_sort(column: dict[str, Any]) -> TimeSort | None:
+    return {
+        "timestamp with time zone": TimeSort.INSTANT,
+        "timestamp without time zone": TimeSort.LOCAL,
+        "date": TimeSort.DATE,
+        "smallint": TimeSort.NUMBER,
+        "integer": TimeSort.NUMBER,
+        "bigint": TimeSort.NUMBER,
+    }.get(column["base"])

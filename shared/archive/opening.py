@@ -1,0 +1,113 @@
+"""The first look of a job at its source: which tables, how far the window reaches, what came late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from shared.archive.examine import examine, tables_of
+from shared.archive.page import count_query
+from shared.archive.shape import Opening, Shape, TimeSort
+from shared.archive.source import snapshot, trouble_of
+from shared.db.statement import statement
+from shared.errors import Code, Passing, TooMuch, Verdict
+
+if TYPE_CHECKING:
+    from shared.archive.examine import Facts
+    from shared.chain.manifest import Cursor
+    from shared.db.connect import Row
+    from shared.jobs.model import Job
+
+# Counting late rows is a courtesy: on a table too large to count in this time it is left unknown.
+COUNT_SECONDS = 5.0
+PER_SECOND = {None: 1, "s": 1, "ms": 1000, "us": 1_000_000}
+
+
+def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds: float) -> Opening:
+    """Fit the job's kind to its source and fix the end of its window, in one snapshot.
+
+    Raises ``Verdict`` when the kind cannot be archived from these tables, ``Passing`` when a standby has
+    not yet replayed as far as the window reaches.
+    """
+    definition = job.input["definition"]
+    tables = tables_of(definition)
+    with snapshot(connection, tables, name=name, seconds=seconds, lock=False) as facts:
+        shape = fitted(definition, facts)
+        window = connection.execute(
+            statement("shared.archive", "window"),
+            {
+                "cutoff_at": job.input["cutoff_at"],
+                "time_zone": definition["time_zone"],
+                "per_second": PER_SECOND[definition["time_unit"]],
+            },
+        ).fetchone()
+    assert window is not None  # noqa: S101 - the query has one row
+    if window["behind"]:
+        raise Passing(Code.EXPORT_FAILED, cause="standby-behind")
+    after = job.input["after"]
+    opening = Opening(
+        shape=shape,
+        after=tuple(after) if after is not None else None,
+        cutoff=_cutoff(shape, window),
+        namespace_value=_namespace_value(job),
+        database=window["database"],
+        encoding=window["encoding"],
+        late_rows=None,
+    )
+    return _with_late_rows(connection, opening, job, name)
+
+
+def fitted(definition: dict[str, Any], facts: list[Facts]) -> Shape:
+    """Return the shape of a kind; raises ``Verdict`` with the first finding that refuses it."""
+    shape, findings = examine(definition, facts)
+    if shape is None:
+        refusing = next(finding for finding in findings if finding.refuses)
+        raise Verdict(Code.EXPORT_FAILED, cause=str(refusing.problem), **refusing.params)
+    return shape
+
+
+def _cutoff(shape: Shape, window: dict[str, Any]) -> str:
+    columns = {
+        TimeSort.INSTANT: "instant",
+        TimeSort.LOCAL: "local",
+        TimeSort.DATE: "date",
+        TimeSort.NUMBER: "number",
+    }
+    text: str = window[columns[shape.time_sort]]
+    return text
+
+
+def _namespace_value(job: Job) -> str | None:
+    definition = job.input["definition"]
+    if definition["namespace"] is None:
+        return None
+    return str(job.namespace_id) if definition["namespace_by"] == "id" else job.input["namespace"]
+
+
+def _with_late_rows(
+    connection: psycopg.Connection[Row], opening: Opening, job: Job, name: str
+) -> Opening:
+    """Count the rows below the window that no job has archived: they came after the job that passed them."""
+    if opening.after is None:
+        return _counted(opening, 0)
+    try:
+        rows = _rows_up_to(connection, opening, opening.after, name)
+    except TooMuch:
+        return opening
+    return _counted(opening, max(0, rows - job.input["archived_before"]))
+
+
+def _rows_up_to(
+    connection: psycopg.Connection[Row], opening: Opening, last: Cursor, name: str
+) -> int:
+    with snapshot(connection, [], name=name, seconds=COUNT_SECONDS, lock=False):
+        try:
+            row = connection.execute(count_query(opening, last)).fetchone()
+        except psycopg.Error as error:
+            raise trouble_of(error) from error
+    return int(row["rows"]) if row else 0
+
+
+def _counted(opening: Opening, late_rows: int) -> Opening:
+    return Opening(**{**vars(opening), "late_rows": late_rows})

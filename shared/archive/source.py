@@ -1,0 +1,180 @@
+"""The database that rows are read from: short read-only snapshots, and what its errors mean for a job."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from shared.archive.examine import Facts
+from shared.archive.names import TableName
+from shared.chain.batch import PINS
+from shared.db.connect import cause_of, connect, was_lost
+from shared.db.statement import statement
+from shared.errors import Code, Missing, Passing, TooMuch, Trouble, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from shared.db.connect import Row
+
+LOCK_SECONDS = 5
+
+BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+# What SQLSTATEs mean for a job: how it goes on, and the cause that is told.
+MEANING: dict[str, tuple[type[Trouble], str]] = {
+    "28": (Missing, "refused"),
+    "40001": (Passing, "recovery-conflict"),
+    "40P01": (Passing, "recovery-conflict"),
+    "55P03": (Passing, "lock-timeout"),
+    "57014": (TooMuch, "timeout"),
+    # Limits of the server, and values it cannot print: a shorter page may get past them.
+    "53200": (TooMuch, "unprintable"),
+    "54000": (TooMuch, "unprintable"),
+    "XX000": (TooMuch, "unprintable"),
+    "22021": (TooMuch, "unprintable"),
+    "22P05": (TooMuch, "unprintable"),
+    "53": (Passing, "overloaded"),
+    "42501": (Verdict, "not-granted"),
+    "42P01": (Verdict, "table-missing"),
+    "42703": (Verdict, "column-missing"),
+    "3F000": (Verdict, "schema-missing"),
+}
+GONE = frozenset({"table-missing", "column-missing", "schema-missing"})
+# The same SQLSTATE, told apart by what the server says; libpq's own errors have none at all.
+SAID: tuple[tuple[str, type[Trouble], str], ...] = (
+    ("no password supplied", Missing, "refused"),
+    ("authentication failed", Missing, "refused"),
+    ("row-level security", Verdict, "row-security"),
+    ("due to user request", Passing, "cancelled"),
+)
+
+
+class SourceConnection:
+    """The one connection of this invocation to a source, opened when first needed."""
+
+    def __init__(self, dsn: str) -> None:
+        """Remember where to connect; nothing is opened yet."""
+        self._dsn = dsn
+        self._connection: psycopg.Connection[Row] | None = None
+
+    def open(self) -> psycopg.Connection[Row]:
+        """Return the connection; raises ``Missing`` without credentials, ``Passing`` if unreachable."""
+        if self._connection is None or self._connection.closed:
+            with source_errors():
+                self._connection = connect(self._dsn)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@contextmanager
+def source_errors(**params: object) -> Iterator[None]:
+    """Turn what the source's server says into a trouble of the job."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise trouble_of(error, **params) from error
+
+
+def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
+    """Say what an error of the source means for the job; the server's words go along, bounded."""
+    state, text = error.sqlstate or "", str(error)
+    detail: dict[str, object] = {"detail": cause_of(error), **params}
+    for words, kind, cause in SAID:
+        if words in text:
+            return _trouble(kind, cause, detail)
+    if was_lost(error):
+        return _trouble(Passing, "unreachable", detail)
+    kind, cause = MEANING.get(state) or MEANING.get(state[:2]) or (Verdict, "refused-by-server")
+    return _trouble(kind, cause, detail | {"sqlstate": state})
+
+
+def _trouble(kind: type[Trouble], cause: str, detail: dict[str, object]) -> Trouble:
+    code = Code.CREDENTIAL_MISSING if kind is Missing else Code.EXPORT_FAILED
+    return kind(code, cause=cause, **detail)
+
+
+@contextmanager
+def snapshot(
+    connection: psycopg.Connection[Row],
+    tables: Sequence[TableName],
+    *,
+    name: str,
+    seconds: float,
+    lock: bool,
+) -> Iterator[list[Facts]]:
+    """Open one read-only snapshot of the source and yield what its catalog says of ``tables``.
+
+    The order of its statements is a rule: the tables are locked before anything takes the snapshot,
+    because a table rewritten between the two would read as empty, without an error. So nothing that
+    selects may come before the locks, not even a function that sets a setting. ``name`` shows in
+    ``pg_stat_activity``; ``seconds`` bounds each statement. Everything up to the catalog query is one
+    round trip.
+    """
+    with source_errors():
+        try:
+            rows = _begin(connection, tables, name=name, seconds=seconds, lock=lock)
+            yield [Facts(TableName(row["schema"], row["name"]), row) for row in rows]
+        finally:
+            _end(connection)
+
+
+def terminate_older(connection: psycopg.Connection[Row], job: str, generation: int) -> None:
+    """End the snapshots that earlier holders of a job may have left open, frozen in the middle of a read."""
+    with source_errors():
+        connection.execute(
+            statement("shared.archive", "terminate_older"), {"job": job, "generation": generation}
+        )
+
+
+def reader_name(job: str, generation: int) -> str:
+    """Return the name under which a holder reads, so that its successor can find and end it."""
+    return f"tallystick {job} {generation}"
+
+
+def _begin(
+    connection: psycopg.Connection[Row],
+    tables: Sequence[TableName],
+    *,
+    name: str,
+    seconds: float,
+    lock: bool,
+) -> list[Row]:
+    milliseconds = max(1, int(seconds * 1000))
+    pins = {
+        **dict(PINS),
+        "statement_timeout": str(milliseconds),
+        "lock_timeout": str(min(milliseconds, LOCK_SECONDS * 1000)),
+        "idle_in_transaction_session_timeout": str(milliseconds),
+        "application_name": sql.Literal(name).as_string(None),
+    }
+    asked = {
+        "schemas": [table.schema for table in tables],
+        "names": [table.name for table in tables],
+    }
+    with connection.pipeline():
+        connection.execute(BEGIN)
+        for setting, value in pins.items():
+            connection.execute(f"SET LOCAL {setting} = {value}")
+        if lock:
+            listed = sql.SQL(", ").join(
+                sql.Identifier(table.schema, table.name) for table in tables
+            )
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(listed))
+        return connection.execute(statement("shared.archive", "inspect"), asked).fetchall()
+
+
+def _end(connection: psycopg.Connection[Row]) -> None:
+    """Let the snapshot go; a connection that cannot even do that is closed."""
+    try:
+        connection.execute("ROLLBACK")
+    except psycopg.Error:
+        connection.close()

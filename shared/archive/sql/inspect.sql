@@ -1,0 +1,91 @@
+-- What the catalog says of some tables, one row each in the order asked. The search path is pinned to
+-- pg_catalog, so names of types come qualified wherever they need to be.
+WITH asked AS (
+    SELECT *
+    FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS asked (schema, name, place)
+), relation AS (
+    SELECT asked.*, class.oid, class.relkind::text AS kind, class.relpersistence::text AS persistence
+    FROM asked
+    LEFT JOIN pg_namespace AS space ON space.nspname = asked.schema
+    LEFT JOIN pg_class AS class ON class.relnamespace = space.oid AND class.relname = asked.name
+)
+SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
+    kind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs,
+    has_table_privilege(oid, 'SELECT') OR has_any_column_privilege(oid, 'SELECT') AS readable,
+    row_security_active(oid) AS row_security,
+    coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+                   'name', attname,
+                   'type', format_type(atttypid, atttypmod),
+                   'base', format_type(base.oid, NULL),
+                   'base_kind', CASE WHEN base.typtype = 'e' THEN 'enum'
+                                     WHEN base.typtype = 'b' AND base.typnamespace = 'pg_catalog'::regnamespace
+                                         THEN base.typcategory::text
+                                     ELSE 'other' END,
+                   'not_null', attnotnull,
+                   'generated', CASE WHEN attgenerated <> '' THEN (
+                       SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef
+                       WHERE adrelid = attrelid AND adnum = attnum) END,
+                   'identity', attidentity::text,
+                   'collation', (SELECT format('%%I.%%I', nspname, collname)
+                                 FROM pg_collation JOIN pg_namespace ON pg_namespace.oid = collnamespace
+                                 WHERE pg_collation.oid = attcollation AND attcollation <> declared.typcollation),
+                   'labels', (SELECT jsonb_agg(enumlabel ORDER BY enumsortorder)
+                              FROM pg_enum WHERE enumtypid = base.oid)
+               ) ORDER BY attnum)
+        FROM pg_attribute
+        JOIN pg_type AS declared ON declared.oid = atttypid
+        CROSS JOIN LATERAL (
+            WITH RECURSIVE down AS (
+                SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory
+                FROM pg_type AS t WHERE t.oid = atttypid
+                UNION ALL
+                SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory
+                FROM down JOIN pg_type AS t ON t.oid = down.typbasetype
+                WHERE down.typtype = 'd'
+            )
+            SELECT * FROM down WHERE typtype <> 'd'
+        ) AS base
+        WHERE attrelid = relation.oid AND attnum > 0 AND NOT attisdropped
+    ), '[]') AS columns,
+    coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+                   'columns', (SELECT jsonb_agg(attname ORDER BY position)
+                               FROM unnest(indkey::int2[]) WITH ORDINALITY AS part (number, position)
+                               JOIN pg_attribute ON attrelid = indrelid AND attnum = part.number
+                               WHERE position <= indnkeyatts),
+                   -- Partial, invalid and deferrable indexes also call themselves unique.
+                   'unique', indisunique AND indisvalid AND indimmediate AND indpred IS NULL
+                             AND indexprs IS NULL,
+                   'primary', indisprimary,
+                   'usable', indisvalid AND indpred IS NULL AND indexprs IS NULL
+               ) ORDER BY indexrelid)
+        FROM pg_index WHERE indrelid = relation.oid
+    ), '[]') AS indexes,
+    coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+                   'name', conname,
+                   'columns', (SELECT jsonb_agg(attname ORDER BY position)
+                               FROM unnest(conkey) WITH ORDINALITY AS part (number, position)
+                               JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number),
+                   'schema', space.nspname,
+                   'table', parent.relname,
+                   'references', (SELECT jsonb_agg(attname ORDER BY position)
+                                  FROM unnest(confkey) WITH ORDINALITY AS part (number, position)
+                                  JOIN pg_attribute ON attrelid = confrelid AND attnum = part.number)
+               ) ORDER BY conname)
+        FROM pg_constraint
+        JOIN pg_class AS parent ON parent.oid = confrelid
+        JOIN pg_namespace AS space ON space.oid = parent.relnamespace
+        WHERE conrelid = relation.oid AND contype = 'f' AND NOT parent.relispartition
+    ), '[]') AS foreign_keys,
+    coalesce((
+        SELECT jsonb_agg(jsonb_build_object('schema', space.nspname, 'table', child.relname, 'name', conname)
+                         ORDER BY space.nspname, child.relname, conname)
+        FROM pg_constraint
+        JOIN pg_class AS child ON child.oid = conrelid
+        JOIN pg_namespace AS space ON space.oid = child.relnamespace
+        WHERE confrelid = relation.oid AND contype = 'f' AND NOT child.relispartition
+    ), '[]') AS referenced_by
+FROM relation
+ORDER BY place

@@ -1,0 +1,96 @@
+"""The one spelling of a JSON value that digests can rest on, and its strict reader."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import NoReturn
+
+from shared.chain.verdict import Broken, Reason
+
+MAX_JSON_BYTES = 16 * 1024 * 1024
+MAX_JSON_DEPTH = 64
+
+
+def canonical_json(value: object) -> bytes:
+    """Encode with members sorted by code point, no spaces, ASCII escapes and no newline.
+
+    Raises ValueError for NaN and infinities, TypeError for what JSON cannot say.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode("ascii")
+
+
+def sha256_hex(data: bytes) -> str:
+    """SHA-256 as 64 lowercase hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def parse_json(data: bytes, *, place: str = "json") -> object:
+    """Read JSON that leaves no room for two readings.
+
+    Refused with Broken: more than MAX_JSON_BYTES or MAX_JSON_DEPTH, anything but UTF-8, a
+    member named twice, numbers that are not integers, NaN and infinities, half a surrogate
+    pair, anything after the value. `place` says in the parameters which text it was.
+    """
+    if len(data) > MAX_JSON_BYTES:
+        raise _refused(place, "size")
+    try:
+        value = _loaded(data)
+        if b"\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeError:
+        raise _refused(place, "encoding") from None
+    except KeyError:
+        raise _refused(place, "duplicate_member") from None
+    except ValueError:
+        raise _refused(place, "syntax") from None
+    except RecursionError:
+        raise _refused(place, "depth") from None
+    if _depth_exceeds(value, MAX_JSON_DEPTH):
+        raise _refused(place, "depth")
+    return value
+
+
+def _refused(place: str, problem: str) -> Broken:
+    return Broken(Reason.JSON_INVALID, place=place, problem=problem)
+
+
+def _loaded(data: bytes) -> object:
+    # Decoded here: json.loads would guess UTF-16 from bytes and skip a byte order mark.
+    value: object = json.loads(
+        data.decode("utf-8"),
+        object_pairs_hook=_members,
+        parse_float=_not_an_integer,
+        parse_constant=_not_an_integer,
+    )
+    return value
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise KeyError
+    return found
+
+
+def _not_an_integer(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _depth_exceeds(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [child for parent in level for child in _containers_in(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _containers_in(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return [child for child in value.values() if isinstance(child, dict | list)]
+    if isinstance(value, list):
+        return [child for child in value if isinstance(child, dict | list)]
+    return []

@@ -1,0 +1,1 @@
+"""Connections, statements, migrations, and the embedded server."""

@@ -1,0 +1,74 @@
+"""Every change an operator makes is signed, and leaves an entry with what was before and after."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from psycopg.types.json import Jsonb
+
+from shared.db.statement import statement
+from shared.errors import Code, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    import psycopg
+
+_dumps = partial(json.dumps, default=str)
+
+
+REASON_MAX_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Who changes something, why, and which revision of it they saw (None: whichever is there).
+
+    The reason is one line of 1 to 1024 bytes of UTF-8 that is more than space; else ``Refused``.
+    """
+
+    actor: str
+    reason: str
+    revision: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a reason that explains nothing or does not fit one line."""
+        size = len(self.reason.encode())
+        if not self.reason.strip() or size > REASON_MAX_BYTES or not self.reason.isprintable():
+            raise Refused(Code.REASON_INVALID, limit=REASON_MAX_BYTES)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change to one subject; ``before`` is None when the subject is new."""
+
+    action: str
+    subject: str
+    subject_id: str
+    namespace_id: UUID | None
+    before: Mapping[str, object] | None
+    after: Mapping[str, object] | None
+
+
+def record(
+    connection: psycopg.Connection[dict[str, object]], signature: Signature, change: Change
+) -> None:
+    """Write the entry into the transaction that makes the change, so neither exists without the other."""
+    connection.execute(
+        statement("shared.db", "audit"),
+        {
+            "namespace_id": change.namespace_id,
+            "actor": signature.actor,
+            "action": change.action,
+            "subject": change.subject,
+            "subject_id": change.subject_id,
+            "revision_seen": signature.revision,
+            "reason": signature.reason,
+            "before": Jsonb(change.before, _dumps) if change.before is not None else None,
+            "after": Jsonb(change.after, _dumps) if change.after is not None else None,
+        },
+    )

@@ -1,0 +1,187 @@
+"""One connection to one database for one invocation, and the short transactions that run on it."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from shared.errors import Code, Passing, Refused, Uncertain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from shared.clock import Deadline
+
+Row = dict[str, Any]
+
+# Long for a handshake, short against a deadline of 45: an unreachable server costs one tick.
+CONNECT_SECONDS = 5
+# A peer that vanished is noticed by TCP in this time; statement_timeout needs a server to keep it.
+SILENCE_SECONDS = 10
+# Control statements touch a handful of rows by index; none may queue longer than this.
+STATEMENT_SECONDS = 10
+LOCK_SECONDS = 5
+RETRIES = 4
+RETRY_SECONDS = 0.05
+
+# The transaction was rolled back for certain and may succeed when repeated.
+ROLLED_BACK = frozenset({"40001", "40P01", "55P03", "57014"})
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+LIMITS = (
+    f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'",
+    f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'",
+    f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_SECONDS}s'",
+    "SET LOCAL synchronous_commit = on",
+)
+
+
+def connect(dsn: str) -> psycopg.Connection[Row]:
+    """Open a connection that leaves no state behind, so that transaction poolers may stand in front.
+
+    Nothing is prepared by name, no session setting is made, and a dead peer is noticed.
+    Raises ``psycopg.Error`` as libpq reports it.
+    """
+    return psycopg.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        row_factory=dict_row,
+        client_encoding="utf8",
+        connect_timeout=CONNECT_SECONDS,
+        tcp_user_timeout=SILENCE_SECONDS * 1000,
+        keepalives_idle=SILENCE_SECONDS,
+        keepalives_interval=SILENCE_SECONDS // 3,
+        keepalives_count=3,
+        gssencmode="disable",
+    )
+
+
+def was_lost(error: psycopg.Error) -> bool:
+    """Tell whether the connection broke, so that nobody knows what became of the last statement."""
+    state = error.sqlstate or ""
+    return isinstance(error, psycopg.OperationalError) and (
+        not state or state.startswith(("08", "57P"))
+    )
+
+
+class Database:
+    """The connection of this invocation to one database, opened when first needed.
+
+    A broken connection is thrown away and the next statement opens another. A transaction that was
+    rolled back for a passing reason is repeated a few times, with jitter, within the deadline.
+    """
+
+    def __init__(self, dsn: str, deadline: Deadline) -> None:
+        """Remember where to connect; nothing is opened yet."""
+        self._dsn = dsn
+        self._deadline = deadline
+        self._connection: psycopg.Connection[Row] | None = None
+
+    def transact(
+        self, statement: str, params: Mapping[str, object], *, repeatable: bool = False
+    ) -> list[Row]:
+        """Run one statement as one transaction in one round trip and return its rows.
+
+        ``repeatable`` says that running the statement twice is the same as once, so a lost
+        connection is answered by running it again. Raises ``Passing`` when the database cannot be
+        reached or stays contended, ``Uncertain`` when the answer to a statement that is not
+        repeatable was lost, and ``psycopg.Error`` for everything that repeating cannot help.
+        """
+        for attempt in range(RETRIES + 1):
+            last = attempt == RETRIES or self._deadline.passed()
+            connection = self._open(last=last)
+            if connection is None:
+                continue
+            try:
+                return _one_round_trip(connection, statement, params)
+            except psycopg.Error as error:
+                lost = was_lost(error)
+                if lost:
+                    self.close()
+                else:
+                    _roll_back(connection)
+                if lost and not repeatable:
+                    raise Uncertain(Code.OUTCOME_UNKNOWN) from error
+                if not lost and error.sqlstate not in ROLLED_BACK:
+                    raise
+                if last:
+                    raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            _pause(attempt)
+        raise Passing(Code.DATABASE_UNAVAILABLE, cause="retries-used-up")
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Row]]:
+        """Open a control transaction of several statements; commits at the end, rolls back on error."""
+        connection = self._open(last=True)
+        assert connection is not None  # noqa: S101 - _open(last=True) returns or raises
+        try:
+            connection.execute("; ".join((BEGIN, *LIMITS)))
+            yield connection
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if was_lost(error):
+                self.close()
+                raise Uncertain(Code.OUTCOME_UNKNOWN) from error
+            _roll_back(connection)
+            if error.sqlstate in ROLLED_BACK:
+                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            raise
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    def close(self) -> None:
+        """Close the connection if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self, *, last: bool) -> psycopg.Connection[Row] | None:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        try:
+            self._connection = connect(self._dsn)
+        except psycopg.Error as error:
+            if "authentication failed" in str(error) or (error.sqlstate or "").startswith("28"):
+                raise Refused(Code.DATABASE_REFUSED, cause=cause_of(error)) from error
+            if last:
+                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            _pause(1)
+            return None
+        return self._connection
+
+
+def cause_of(error: psycopg.Error) -> str:
+    """Return the first line of what the server or libpq said, bounded; it never holds a password."""
+    text = error.diag.message_primary or str(error)
+    return text.strip().splitlines()[0][:200] if text.strip() else type(error).__name__
+
+
+def _one_round_trip(
+    connection: psycopg.Connection[Row], statement: str, params: Mapping[str, object]
+) -> list[Row]:
+    with connection.pipeline():
+        connection.execute(BEGIN)
+        for limit in LIMITS:
+            connection.execute(limit)
+        cursor = connection.execute(statement, params)
+        connection.execute("COMMIT")
+    # The results arrive with the end of the pipeline.
+    return cursor.fetchall() if cursor.description else []
+
+
+def _roll_back(connection: psycopg.Connection[Row]) -> None:
+    try:
+        connection.execute("ROLLBACK")
+    except psycopg.Error:
+        connection.close()
+
+
+def _pause(attempt: int) -> None:
+    time.sleep(RETRY_SECONDS * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret

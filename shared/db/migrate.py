@@ -1,0 +1,115 @@
+"""Brings the schema up to date: numbered files, each in a transaction, with recorded digests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+import psycopg
+
+from shared.db.connect import cause_of, connect
+from shared.errors import Code, Passing, Refused
+
+# One number for all invocations that migrate the same database; any constant would do.
+LOCK_KEY = 0x7A11_57C4
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One numbered file of ``shared/db/migrations``."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the text, recorded when it is applied."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Where a database stands: the versions it has and those it still needs."""
+
+    applied: tuple[int, ...]
+    pending: tuple[int, ...]
+
+
+def migrations() -> tuple[Migration, ...]:
+    """Return every migration this version of the program has, in order."""
+    found = [
+        Migration(int(match[1]), match[2], entry.read_text("utf-8"))
+        for entry in (files("shared.db") / "migrations").iterdir()
+        if (match := re.fullmatch(r"(\d{4})_([a-z0-9_]+)\.sql", entry.name))
+    ]
+    return tuple(sorted(found, key=lambda migration: migration.version))
+
+
+def check(dsn: str) -> Schema:
+    """Say what the database has and lacks, changing nothing.
+
+    Raises ``Refused`` for a schema newer than this program or a migration whose text was altered.
+    """
+    with _connected(dsn) as connection:
+        present = connection.execute(
+            "SELECT to_regclass('tallystick.migration') AS found"
+        ).fetchone()
+        known = _applied(connection) if present and present["found"] else {}
+    return _compare(known)
+
+
+def migrate(dsn: str) -> tuple[int, ...]:
+    """Apply what is missing and return the versions applied; safe when two run at once.
+
+    Each file is one transaction under a transaction-level lock, so a crash leaves whole versions
+    behind and the second of two processes finds the work done. Raises ``Refused`` as ``check`` does.
+    """
+    done = []
+    with _connected(dsn) as connection:
+        with connection.transaction():
+            _lock(connection)
+            connection.execute("CREATE SCHEMA IF NOT EXISTS tallystick")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS tallystick.migration (version integer PRIMARY KEY, name text"
+                " NOT NULL, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            )
+        for migration in migrations():
+            with connection.transaction():
+                _lock(connection)
+                if migration.version in _compare(_applied(connection)).pending:
+                    connection.execute(migration.text.encode())
+                    connection.execute(
+                        "INSERT INTO tallystick.migration (version, name, digest) VALUES (%s, %s, %s)",
+                        (migration.version, migration.name, migration.digest),
+                    )
+                    done.append(migration.version)
+    return tuple(done)
+
+
+def _connected(dsn: str) -> psycopg.Connection[dict[str, object]]:
+    try:
+        return connect(dsn)
+    except psycopg.Error as error:
+        raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+
+
+def _lock(connection: psycopg.Connection[dict[str, object]]) -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+
+
+def _applied(connection: psycopg.Connection[dict[str, object]]) -> dict[int, str]:
+    rows = connection.execute("SELECT version, digest FROM tallystick.migration").fetchall()
+    return {int(str(row["version"])): str(row["digest"]) for row in rows}
+
+
+def _compare(applied: dict[int, str]) -> Schema:
+    ours = {migration.version: migration for migration in migrations()}
+    if newer := sorted(set(applied) - set(ours)):
+        raise Refused(Code.SCHEMA_NEWER, database=newer[-1], program=max(ours))
+    for version, digest in applied.items():
+        if ours[version].digest != digest:
+            raise Refused(Code.MIGRATION_ALTERED, version=version, name=ours[version].name)
+    return Schema(applied=tuple(sorted(applied)), pending=tuple(sorted(set(ours) - set(applied))))

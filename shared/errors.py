@@ -1,0 +1,131 @@
+"""The tree of errors: a code and its parameters, never a sentence.
+
+    TallystickError
+    ├── Refused        the request or the configuration is wrong; nothing was touched
+    ├── Trouble        ends a unit, and says by its class what becomes of the job
+    │   ├── Passing    tried again with backoff, FAILED when the tries are used up
+    │   ├── TooMuch    tried again at once with a smaller page; a verdict for a page of one
+    │   ├── Verdict    FAILED now; an operator decides
+    │   └── Missing    PAUSED; resumed by the node that finds the cause gone
+    ├── Busy           somebody else is at it; nothing was claimed and no attempt counted
+    ├── Stale          the claim was lost to another holder or an operator; nothing was recorded
+    └── Uncertain      a write may or may not have been recorded; the lease decides
+
+Words for people are made from code and parameters in ``shared.messages``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Stable names of everything that can go wrong, in jobs, answers and logs."""
+
+    # What ends a unit.
+    STORAGE_BUSY = "STORAGE_BUSY"
+    EXPORT_FAILED = "EXPORT_FAILED"
+    STORAGE_LIMIT = "STORAGE_LIMIT"
+    STORAGE_FAILED = "STORAGE_FAILED"
+    FILE_CHECK_FAILED = "FILE_CHECK_FAILED"
+    POLICY_CHANGED = "POLICY_CHANGED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    SCHEMA_CHANGED = "SCHEMA_CHANGED"
+    BATCH_TOO_LARGE = "BATCH_TOO_LARGE"
+    CRASH_LOOP = "CRASH_LOOP"
+    STORAGE_UNAVAILABLE = "STORAGE_UNAVAILABLE"
+    CREDENTIAL_MISSING = "CREDENTIAL_MISSING"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    LATE_ROWS = "LATE_ROWS"
+
+    # What ends an invocation.
+    CLAIM_LOST = "CLAIM_LOST"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    DATABASE_UNAVAILABLE = "DATABASE_UNAVAILABLE"
+    DATABASE_REFUSED = "DATABASE_REFUSED"
+    TOO_LITTLE_TIME = "TOO_LITTLE_TIME"
+
+    # What is wrong with a request or the configuration.
+    SETTINGS_INVALID = "SETTINGS_INVALID"
+    DATABASE_URL_MISSING = "DATABASE_URL_MISSING"
+    EMBEDDED_MISSING = "EMBEDDED_MISSING"
+    EMBEDDED_FAILED = "EMBEDDED_FAILED"
+    EMBEDDED_BLOCKED = "EMBEDDED_BLOCKED"
+    SCHEMA_MISSING = "SCHEMA_MISSING"
+    SCHEMA_OLDER = "SCHEMA_OLDER"
+    SCHEMA_NEWER = "SCHEMA_NEWER"
+    MIGRATION_ALTERED = "MIGRATION_ALTERED"
+    KINDS_INVALID = "KINDS_INVALID"
+    KIND_UNKNOWN = "KIND_UNKNOWN"
+    KIND_TABLE_MISSING = "KIND_TABLE_MISSING"
+    KIND_REFUSED = "KIND_REFUSED"
+    OPERATION_UNKNOWN = "OPERATION_UNKNOWN"
+    NAMESPACE_UNKNOWN = "NAMESPACE_UNKNOWN"
+    NAMESPACE_AMBIGUOUS = "NAMESPACE_AMBIGUOUS"
+    NAMESPACE_EXISTS = "NAMESPACE_EXISTS"
+    NAMESPACE_MISMATCH = "NAMESPACE_MISMATCH"
+    POLICY_MISSING = "POLICY_MISSING"
+    POLICY_DISABLED = "POLICY_DISABLED"
+    PLAN_MISSING = "PLAN_MISSING"
+    JOB_UNKNOWN = "JOB_UNKNOWN"
+    JOB_OPEN = "JOB_OPEN"
+    ACTION_NOT_ALLOWED = "ACTION_NOT_ALLOWED"
+    BUDGET_SMALLER = "BUDGET_SMALLER"
+    REVISION_STALE = "REVISION_STALE"
+    REASON_INVALID = "REASON_INVALID"
+    NAME_INVALID = "NAME_INVALID"
+    VALUE_OUT_OF_RANGE = "VALUE_OUT_OF_RANGE"
+    VOLUME_NOT_CONFIGURED = "VOLUME_NOT_CONFIGURED"
+    VOLUME_EXISTS = "VOLUME_EXISTS"
+    VOLUME_UNKNOWN = "VOLUME_UNKNOWN"
+    DIRECTORY_UNREADABLE = "DIRECTORY_UNREADABLE"
+
+
+class TallystickError(Exception):
+    """What every error of ours is: ``code`` and ``params`` (JSON-able, no row values, no secrets)."""
+
+    def __init__(self, code: Code, **params: object) -> None:
+        """Keep the code and the parameters; the text shown by a traceback names both."""
+        super().__init__(code, params)
+        self.code = code
+        self.params = params
+
+    def __str__(self) -> str:
+        """Show code and parameters, for logs and tracebacks; people read ``shared.messages``."""
+        return f"{self.code} {self.params}" if self.params else str(self.code)
+
+
+class Refused(TallystickError):
+    """The request or the configuration is wrong; nothing was touched."""
+
+
+class Trouble(TallystickError):
+    """A unit could not be done; the class says what becomes of the job."""
+
+
+class Passing(Trouble):
+    """Passes by itself: the unit is tried again after a backoff."""
+
+
+class TooMuch(Trouble):
+    """The page was too large for a limit or the deadline: tried again at once with half of it."""
+
+
+class Verdict(Trouble):
+    """Will not pass by itself: the job is FAILED and an operator decides."""
+
+
+class Missing(Trouble):
+    """Storage or a credential is not there: the job is PAUSED until a node finds it again."""
+
+
+class Busy(TallystickError):
+    """Another process holds what is needed; nothing was claimed."""
+
+
+class Stale(TallystickError):
+    """The claim was lost: another holder or an operator moved the job on."""
+
+
+class Uncertain(TallystickError):
+    """A write was sent and its answer lost; whether it was recorded is not known."""

@@ -1,0 +1,1 @@
+SELECT * FROM tallystick.job WHERE id = %(job_id)s FOR UPDATE

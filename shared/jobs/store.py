@@ -1,0 +1,225 @@
+"""The statements of the jobs table, one function each; every write of a holder carries the fence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from psycopg.types.json import Jsonb
+
+from shared.db.statement import statement
+from shared.errors import Code, Refused, Stale, Uncertain
+from shared.jobs import rules
+from shared.jobs.model import Claim, Job, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.db.connect import Database, Row
+    from shared.jobs.model import Fence, Json, Progress
+
+LOOK_BACKS = 2
+
+
+def _sql(name: str) -> str:
+    return statement("shared.jobs", name)
+
+
+def _claim(row: Row) -> Claim:
+    job = Job.from_row(row)
+    policy_now = (row["policy_now"], row["policy_enabled"])
+    return Claim(
+        job,
+        reclaimed=row["reclaimed"],
+        barred=rules.barred(job, policy_now, namespace_enabled=row["namespace_enabled"]),
+    )
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a claim looks for: operations, the volume that is locked (or none), one job (or any)."""
+
+    operations: tuple[str, ...]
+    storage_id: str | None
+    lease_seconds: float
+    job_id: UUID | None = None
+
+
+def claim(control: Database, search: Search) -> Claim | Job | None:
+    """Claim one due job: a claim, a job that this claim found in a crash loop and failed, or nothing.
+
+    When the answer is lost the claim is looked up by its random owner.
+    """
+    owner = uuid4()
+    try:
+        rows = control.transact(
+            _sql("claim"),
+            {
+                "operations": list(search.operations),
+                "storage_id": search.storage_id,
+                "job_id": search.job_id,
+                "owner": owner,
+                "lease_seconds": search.lease_seconds,
+                "farthest_seconds": rules.FARTHEST_JOB_SECONDS,
+                "takeovers_max": rules.TAKEOVERS_MAX,
+            },
+        )
+    except Uncertain:
+        rows = control.transact(_sql("find_claim"), {"owner": owner}, repeatable=True)
+    if not rows:
+        return None
+    claimed = _claim(rows[0])
+    return claimed if claimed.job.state is State.RUNNING else claimed.job
+
+
+def open_job(control: Database, claim: Claim, opening: Json) -> Claim:
+    """Fix what the first unit found out, and return the claim with it; raises ``Stale`` for a lost claim."""
+    params = claim.fence.params() | {"opening": Jsonb(opening)}
+    try:
+        rows = control.transact(_sql("open_job"), params)
+    except Uncertain:
+        rows = [row for row in _look_back(control, claim, seq=0) if row["opening"] is not None]
+    if not rows or rows[0]["owner"] != claim.fence.owner:
+        raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+    return replace(claim, job=Job.from_row(rows[0]))
+
+
+def reserve(control: Database, fence: Fence, size: int, volume_max: int) -> Row:
+    """Check the claim and both budgets for ``size`` more bytes, and set them aside.
+
+    Returns ``job_bytes``, ``job_max``, ``volume_used`` and whether they were ``reserved``. Doing it
+    twice is doing it once. Raises ``Stale`` when the claim was lost.
+    """
+    params = fence.params() | {"size": size, "volume_max": volume_max}
+    rows = control.transact(_sql("reserve"), params, repeatable=True)
+    if not rows:
+        raise Stale(Code.CLAIM_LOST, job=str(fence.job_id))
+    return rows[0]
+
+
+def settle(control: Database, claim: Claim, progress: Progress) -> Job:
+    """Record a verified unit and give the claim back.
+
+    Raises ``Stale`` when the claim was lost and ``Uncertain`` when that cannot be found out; nothing
+    of this unit was recorded by the first, and the lease decides after the second.
+    """
+    params = claim.fence.params() | {
+        "final": progress.final,
+        "page_size": rules.grown(claim.job),
+        "checkpoint": Jsonb(progress.checkpoint),
+        "unit_seq": progress.seq,
+        "unit_sha256": progress.sha256,
+        "unit_bytes": progress.bytes,
+        "unit_roots": progress.roots,
+        "evidence": Jsonb(progress.evidence),
+        "new_tail": progress.tail,
+        "ledger": Jsonb([asdict(entry) for entry in progress.ledger]),
+        "released": list(progress.released),
+        "events": Jsonb([asdict(event) for event in progress.events]),
+        "reclaimed": claim.reclaimed,
+    }
+    for _ in range(LOOK_BACKS + 1):
+        if rows := _settled(control, "settle", params):
+            return Job.from_row(rows[0])
+        # No row, or no answer. A transaction of ours may still be open on a server that was slow to
+        # notice, so what is still ours is settled again: the fence lets only one of the two through.
+        found = _look_back(control, claim, progress.seq)
+        if found and _recorded(found[0], claim, progress):
+            return Job.from_row(found[0])
+        if not found or not _still_held(found[0], claim):
+            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
+
+
+def set_back(control: Database, claim: Claim, setback: rules.Setback) -> Job:
+    """Record that a unit could not be done and give the claim back; raises ``Stale`` for a lost claim."""
+    params = claim.fence.params() | {
+        "new_state": str(setback.state),
+        "delay_seconds": setback.delay_seconds,
+        "failures": setback.failures,
+        "page_size": setback.page_size,
+        "code": str(setback.code),
+        "params": Jsonb(setback.params),
+        "errors_kept": rules.ERRORS_KEPT,
+        "event_type": setback.event.type,
+        "severity": setback.event.severity,
+        "done": setback.event.done,
+        "reclaimed": claim.reclaimed,
+    }
+    rows = _settled(control, "set_back", params) or _settled(control, "set_back", params)
+    if not rows:
+        raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+    return Job.from_row(rows[0])
+
+
+def get(control: Database, job_id: UUID) -> Job:
+    """Return one job; raises ``Refused`` when there is none of that id."""
+    rows = control.transact(_sql("get_job"), {"job_id": job_id}, repeatable=True)
+    if not rows:
+        raise Refused(Code.JOB_UNKNOWN, job=str(job_id))
+    return Job.from_row(rows[0])
+
+
+def newest(
+    control: Database, *, namespace_id: UUID | None, before: UUID | None = None, limit: int = 20
+) -> list[Job]:
+    """Return jobs by creation time and id, newest first, from after ``before``."""
+    params = {"namespace_id": namespace_id, "before": before, "limit": limit}
+    return [
+        Job.from_row(row) for row in control.transact(_sql("list_jobs"), params, repeatable=True)
+    ]
+
+
+def units(control: Database, job_id: UUID, limit: int = 20) -> list[Row]:
+    """Return the newest settled units of a job, newest first."""
+    return control.transact(_sql("list_units"), {"job_id": job_id, "limit": limit}, repeatable=True)
+
+
+def pause_overdue(control: Database, storage_id: str, params: Mapping[str, object]) -> list[UUID]:
+    """Pause the jobs of a volume that does not answer once they are long overdue; return their ids."""
+    rows = control.transact(
+        _sql("pause_overdue"),
+        {
+            "storage_id": storage_id,
+            "params": Jsonb(dict(params)),
+            "overdue_seconds": rules.OVERDUE_SECONDS,
+        },
+        repeatable=True,
+    )
+    return [row["id"] for row in rows]
+
+
+def resume_cured(control: Database, code: Code, storage_id: str) -> list[UUID]:
+    """Resume the jobs of a volume that were paused for ``code``, now that its cause is gone."""
+    rows = control.transact(
+        _sql("resume_cured"), {"code": str(code), "storage_id": storage_id}, repeatable=True
+    )
+    return [row["id"] for row in rows]
+
+
+def _settled(control: Database, name: str, params: Mapping[str, Any]) -> list[Row]:
+    """Run a settling statement; no rows when the fence refused it or the answer was lost."""
+    try:
+        return control.transact(_sql(name), params)
+    except Uncertain:
+        return []
+
+
+def _look_back(control: Database, claim: Claim, seq: int) -> list[Row]:
+    params = {"job_id": claim.job.id, "unit_seq": seq}
+    return control.transact(_sql("look_back"), params, repeatable=True)
+
+
+def _recorded(row: Row, claim: Claim, progress: Progress) -> bool:
+    recorded: bool = (row["unit_generation"], row["unit_sha256"]) == (
+        claim.fence.generation,
+        progress.sha256,
+    )
+    return recorded
+
+
+def _still_held(row: Row, claim: Claim) -> bool:
+    held = (row["owner"], row["generation"], row["batches"], row["last_sha256"])
+    fence = claim.fence
+    return held == (fence.owner, fence.generation, fence.seq, fence.tail)

@@ -1,0 +1,85 @@
+"""Ticks in a row: until nothing is due, or every interval until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.jobs.model import Ending
+from shared.tick import Node, Report, Wanted, tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+# After these there may be more to do at once; after all others there is not.
+WORKING = frozenset({Ending.PROGRESSED, Ending.FINISHED, Ending.FAILED, Ending.PAUSED})
+
+
+def watched(node: Node, wanted: Wanted, timeout_seconds: float) -> Report:
+    """Run one tick under a watchdog, as the platform would.
+
+    A process that hangs beyond ``timeout_seconds`` is ended by SIGALRM, whatever it is blocked in, so
+    that it can never work on beyond its lease.
+    """
+    signal.setitimer(signal.ITIMER_REAL, timeout_seconds)
+    try:
+        return tick(node, wanted)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def until_idle(
+    node: Node, wanted: Wanted, timeout_seconds: float, told: Callable[[Report], None]
+) -> Report:
+    """Tick until nothing is due at once, and return the last report; stops at a boundary on SIGTERM."""
+    with stopping() as stop:
+        while True:
+            report = watched(node, wanted, timeout_seconds)
+            told(report)
+            if stop.is_set() or not wants_more(report):
+                return report
+
+
+def every(
+    node: Node,
+    wanted: Wanted,
+    timeout_seconds: float,
+    interval_seconds: float,
+    told: Callable[[Report], None],
+) -> None:
+    """Tick every interval, and again at once while there is work, until SIGTERM or SIGINT."""
+    with stopping() as stop:
+        while not stop.is_set():
+            report = watched(node, wanted, timeout_seconds)
+            told(report)
+            if not wants_more(report):
+                stop.wait(interval_seconds)
+
+
+def wants_more(report: Report) -> bool:
+    """Tell whether the next tick should follow at once: work was claimed, or is to be tried again now."""
+    outcome = report.outcome
+    at_once = outcome.ending is Ending.WAITING and outcome.wait_seconds == 0.0
+    return report.job is not None and (outcome.ending in WORKING or at_once)
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Turn SIGTERM and SIGINT into an event that is looked at between ticks.
+
+    The unit in hand is finished and settled first: it is bounded, and the watchdog bounds it again.
+    """
+    stop = threading.Event()
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

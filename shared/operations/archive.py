@@ -1,0 +1,405 @@
+"""Archive: the next page of rows becomes the next file of a chain."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shared.archive import opening as first_look
+from shared.archive.names import TableName
+from shared.archive.page import Page, batch
+from shared.archive.shape import Difference, Opening, difference, opening_json, parse_opening
+from shared.archive.source import GONE, reader_name, snapshot, terminate_older
+from shared.chain import manifest as chain
+from shared.chain.batch import Header, file_name
+from shared.chain.canonical import sha256_hex
+from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest, parse_manifest
+from shared.chain.verdict import Broken
+from shared.chain.verify import BatchProof, Position, verify_batch
+from shared.errors import Code, Verdict
+from shared.jobs import store
+from shared.jobs.model import Claim, Event, LedgerEntry, Progress
+from shared.operations.work import Operation, Work
+from shared.volume import publish
+from shared.volume.files import chunks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import psycopg
+
+    from shared.db.connect import Row
+    from shared.jobs.model import Job
+    from shared.volume.publish import Temp
+
+MANIFEST_MAX_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The next batch of a job: where the chain stands, and whether its file may be there already."""
+
+    claim: Claim
+    opening: Opening
+    manifest: Manifest
+    manifest_bytes: bytes
+    position: Position
+    found: bool
+
+    @property
+    def seq(self) -> int:
+        """Return the number of this batch, from 1."""
+        return self.position.seq + 1
+
+    @property
+    def directory(self) -> str:
+        """Return the name of the job's directory."""
+        return self.claim.job.directory
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A batch that has its name on the volume.
+
+    ``proof`` was read from the very file that was linked; None when another writer's file was found
+    under the name, which must be judged before it is adopted.
+    """
+
+    proof: BatchProof | None
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A batch as it lies on the volume, durable and verified."""
+
+    proof: BatchProof
+    position: Position
+    adopted: bool
+
+
+def next_batch(work: Work, claim: Claim) -> Batch:
+    """Find where the chain stands, and check that the volume has what the database confirmed."""
+    volume = work.storage.volume
+    found = bool(claim.job.reserved) and _is_there(work, claim.job)
+    if claim.barred is not None and not found:
+        raise Verdict(claim.barred, kind=claim.job.kind)
+    _check_budgets(work, claim.job)
+    claim, opening = _opened(work, claim)
+    manifest = _manifest(claim.job, opening)
+    content = encode_manifest(manifest)
+    position = _position(claim.job, opening, content)
+    with publish.job_directory(volume, claim.job.directory, create=position.seq == 0) as directory:
+        if position.seq > 0:
+            _check_manifest(directory, content)
+            _check_tail(directory, position)
+    return Batch(claim, opening, manifest, content, position, found)
+
+
+def export(work: Work, unit: Batch) -> Landed:
+    """Read the page, write it, prove it, and give it its name, unless its file is there already."""
+    volume = work.storage.volume
+    if unit.found:
+        return Landed(proof=None)
+    temp = _written(work, unit)
+    try:
+        proof = _proof_of_temp(work, unit, temp)
+        _reserve(work, unit, temp)
+        with publish.job_directory(volume, unit.directory, create=False) as directory:
+            if unit.seq == 1:
+                _publish_manifest(work, unit, directory)
+            ours = publish.publish(volume, temp, directory, file_name(unit.seq))
+    finally:
+        publish.discard(volume, temp)
+    return Landed(proof if ours else None)
+
+
+def prove(work: Work, unit: Batch, landed: Landed) -> Proven:
+    """Prove what lies under the name, whoever wrote it, and make it durable before anybody is told.
+
+    What is settled comes from the bytes that were published: after adopting another writer's file,
+    the cursor of one's own page would skip rows or take them twice.
+    """
+    name = file_name(unit.seq)
+    with publish.job_directory(work.storage.volume, unit.directory, create=False) as directory:
+        proof = landed.proof
+        if proof is None:
+            with publish.published(directory, name) as fd:
+                proof = _verified(unit, fd, name)
+        publish.make_durable(directory, adopted=name if landed.proof is None else None)
+    position = replace(
+        unit.position,
+        seq=unit.seq,
+        tail=proof.sha256,
+        after=proof.end.last,
+        rows=unit.position.rows + sum(count for _, count in proof.end.rows),
+        final=proof.end.final,
+    )
+    return Proven(proof, position, adopted=landed.proof is None)
+
+
+def progress_of(unit: Batch, proven: Proven) -> Progress:
+    """Say what the settle shall record."""
+    proof, job = proven.proof, unit.claim.job
+    last = list(proof.end.last) if proof.end.last is not None else None
+    return Progress(
+        seq=unit.seq,
+        sha256=proof.sha256,
+        bytes=proof.bytes,
+        roots=proof.end.roots,
+        evidence={
+            "rows": dict(proof.end.rows),
+            "raw_bytes": proof.end.raw_bytes,
+            "last": last,
+            "final": proof.end.final,
+            "adopted": proven.adopted,
+        },
+        checkpoint={"cursor": last, "rows": proven.position.rows},
+        tail=proof.sha256,
+        final=proof.end.final,
+        ledger=(LedgerEntry(unit.directory, len(unit.manifest_bytes) + job.bytes + proof.bytes),),
+        events=_events(unit, proven),
+    )
+
+
+def _events(unit: Batch, proven: Proven) -> tuple[Event, ...]:
+    events = []
+    late = unit.opening.late_rows
+    if unit.seq == 1 and late:
+        params = {"rows": late, "kind": unit.claim.job.kind}
+        events.append(
+            Event(
+                "late-rows", "warning", done=False, reason_code=Code.LATE_ROWS, reason_params=params
+            )
+        )
+    if proven.adopted:
+        events.append(Event("batch-adopted", "info", done=True, reason_params={"seq": unit.seq}))
+    return tuple(events)
+
+
+def _is_there(work: Work, job: Job) -> bool:
+    """Ask whether an earlier holder, who had bytes reserved, got as far as giving the file its name."""
+    name = file_name(job.batches + 1)
+    try:
+        with publish.job_directory(work.storage.volume, job.directory, create=False) as directory:
+            return publish.is_listed(directory, name)
+    except Verdict:
+        # No directory: the holder did not get that far, and the normal path will say so if it should.
+        return False
+
+
+def _check_budgets(work: Work, job: Job) -> None:
+    """Stop before reading when nothing more may be written; the exact check comes before publishing."""
+    ledger = work.storage.ledger
+    volume_used = ledger.used_bytes + ledger.reserved_bytes - job.reserved
+    if job.bytes >= job.max_bytes:
+        raise Verdict(Code.STORAGE_LIMIT, cause="job-budget", used=job.bytes, limit=job.max_bytes)
+    if volume_used >= work.volume_max_bytes:
+        raise Verdict(
+            Code.STORAGE_LIMIT,
+            cause="volume-budget",
+            used=volume_used,
+            limit=work.volume_max_bytes,
+        )
+
+
+def _opened(work: Work, claim: Claim) -> tuple[Claim, Opening]:
+    """Return what the first unit fixed, fixing it if this is the first."""
+    if claim.job.opening is None:
+        connection = _source(work, claim)
+        found = first_look.prepare(
+            connection,
+            claim.job,
+            name=reader_name(str(claim.job.id), claim.job.generation),
+            seconds=work.deadline.for_reading().left(),
+        )
+        claim = store.open_job(work.control, claim, opening_json(found))
+    assert claim.job.opening is not None  # noqa: S101 - open_job returns the job with it
+    return claim, parse_opening(claim.job.opening)
+
+
+def _source(work: Work, claim: Claim) -> psycopg.Connection[Row]:
+    job = claim.job
+    connection = work.sources[job.input["definition"]["source"]].open()
+    # A holder frozen in the middle of a read keeps its snapshot against every timeout.
+    if claim.reclaimed or job.generation > job.attempts:
+        terminate_older(connection, str(job.id), job.generation)
+    return connection
+
+
+def _manifest(job: Job, opening: Opening) -> Manifest:
+    """Build the manifest from what the database fixed, so that every writer builds the same."""
+    policy, previous = job.input["policy"], job.input["previous"]
+    return Manifest(
+        job=str(job.id),
+        namespace=chain.Namespace(str(job.namespace_id), job.input["namespace"]),
+        kind=job.kind or "",
+        definition=job.input["definition"],
+        window=chain.Window(opening.after, opening.cutoff),
+        policy=chain.Policy(policy["revision"], policy["after_days"]),
+        batch_size=job.batch_size,
+        source=chain.Source(opening.database, opening.encoding),
+        tables=opening.shape.tables,
+        key=tuple(column.name for column in opening.shape.order[1:]),
+        time=opening.shape.order[0].name,
+        previous=chain.Previous(previous["job"], previous["tail"]) if previous else None,
+    )
+
+
+def _position(job: Job, opening: Opening, manifest_bytes: bytes) -> Position:
+    """Return where the chain stands according to what the database confirmed."""
+    checkpoint = job.checkpoint or {"cursor": opening.after, "rows": 0}
+    cursor = checkpoint["cursor"]
+    return Position(
+        seq=job.batches,
+        tail=job.last_sha256 or sha256_hex(manifest_bytes),
+        after=tuple(cursor) if cursor is not None else None,
+        roots=job.roots,
+        rows=checkpoint["rows"],
+        bytes=job.bytes,
+        final=False,
+    )
+
+
+def _check_manifest(directory: int, expected: bytes) -> None:
+    found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES)
+    if found != expected:
+        raise _manifest_differs(found, expected)
+
+
+def _manifest_differs(found: bytes, expected: bytes) -> Verdict:
+    """Tell a source whose tables changed from a manifest that somebody else's hand was in."""
+    try:
+        other, ours = parse_manifest(found), parse_manifest(expected)
+    except Broken as broken:
+        return Verdict(Code.FILE_CHECK_FAILED, file=MANIFEST_NAME, cause=str(broken.reason))
+    if replace(other, tables=ours.tables) == ours:
+        return Verdict(Code.SCHEMA_CHANGED, cause="manifest", table=ours.root.label)
+    return Verdict(Code.FILE_CHECK_FAILED, file=MANIFEST_NAME, cause="differs")
+
+
+def _check_tail(directory: int, position: Position) -> None:
+    """Check the file before this one: a volume restored from a backup is older than the database."""
+    name = file_name(position.seq)
+    with publish.published(directory, name) as fd:
+        digest = publish.sha256_of(fd)
+    if digest != position.tail:
+        raise Verdict(
+            Code.FILE_CHECK_FAILED, file=name, cause="digest", expected=position.tail, found=digest
+        )
+
+
+def _written(work: Work, unit: Batch) -> Temp:
+    """Read the page from one snapshot of the source straight into a temporary file."""
+    job = unit.claim.job
+    header = Header(
+        job=str(job.id),
+        seq=unit.seq,
+        prev=unit.position.tail,
+        after=unit.position.after,
+        writer=work.writer,
+    )
+    page = Page(header, job.page_size, work.deadline.for_reading())
+    with closing(_page_bytes(work, unit, page)) as chunks:
+        return publish.write_temp(work.storage.volume, chunks)
+
+
+def _page_bytes(work: Work, unit: Batch, page: Page) -> Generator[bytes, None, None]:
+    connection = _source(work, unit.claim)
+    tables = [TableName(table.schema, table.name) for table in unit.opening.shape.tables]
+    name = reader_name(str(unit.claim.job.id), unit.claim.job.generation)
+    try:
+        with snapshot(
+            connection, tables, name=name, seconds=page.deadline.left(), lock=True
+        ) as facts:
+            now = first_look.fitted(unit.claim.job.input["definition"], facts)
+            if changed := difference(unit.opening.shape, now):
+                raise _schema_changed(changed)
+            yield from batch(connection, unit.opening, page)
+    except Verdict as verdict:
+        if verdict.params.get("cause") in STRUCTURAL:
+            raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict
+        raise
+
+
+def _schema_changed(changed: Difference) -> Verdict:
+    return Verdict(
+        Code.SCHEMA_CHANGED,
+        cause="columns",
+        table=changed.table,
+        column=changed.column,
+        before=changed.before,
+        now=changed.now,
+    )
+
+
+def _proof_of_temp(work: Work, unit: Batch, temp: Temp) -> BatchProof:
+    with publish.opened_temp(work.storage.volume, temp) as fd:
+        proof = _verified(unit, fd, file_name(unit.seq))
+    if proof.sha256 != temp.sha256:
+        raise Verdict(
+            Code.FILE_CHECK_FAILED, cause="read-back", expected=temp.sha256, found=proof.sha256
+        )
+    return proof
+
+
+def _verified(unit: Batch, fd: int, name: str) -> BatchProof:
+    try:
+        proof, _ = verify_batch(unit.manifest, unit.position, chunks_of(fd))
+    except Broken as broken:
+        raise Verdict(
+            Code.FILE_CHECK_FAILED, file=name, cause=str(broken.reason), **broken.params
+        ) from broken
+    return proof
+
+
+def _reserve(work: Work, unit: Batch, temp: Temp) -> None:
+    """Check the claim and the budgets for the last time, and set the bytes aside."""
+    size = temp.size + (len(unit.manifest_bytes) if unit.seq == 1 else 0)
+    account = store.reserve(work.control, unit.claim.fence, size, work.volume_max_bytes)
+    if account["reserved"]:
+        return
+    if account["job_bytes"] + size > account["job_max"]:
+        cause, used, limit = "job-budget", account["job_bytes"], account["job_max"]
+    else:
+        cause, used, limit = "volume-budget", account["volume_used"], work.volume_max_bytes
+    raise Verdict(Code.STORAGE_LIMIT, cause=cause, used=used, limit=limit, needed=size)
+
+
+def _publish_manifest(work: Work, unit: Batch, directory: int) -> None:
+    """Publish the manifest, or accept the same one from a holder that died before it was confirmed."""
+    volume = work.storage.volume
+    temp = publish.write_temp(volume, [unit.manifest_bytes])
+    try:
+        if not publish.publish(volume, temp, directory, MANIFEST_NAME):
+            _check_manifest(directory, unit.manifest_bytes)
+    finally:
+        publish.discard(volume, temp)
+
+
+# A table that no longer fits the kind in the middle of a job: it changed since the job began.
+STRUCTURAL = GONE | {
+    "TABLE_MISSING",
+    "NOT_A_TABLE",
+    "COLUMN_MISSING",
+    "KEY_MISSING",
+    "KEY_NULLABLE",
+    "KEY_NOT_UNIQUE",
+    "COLUMN_GENERATED",
+    "COLUMN_TYPE",
+    "TIME_TYPE",
+    "TIME_UNIT",
+    "FOREIGN_KEY_MISSING",
+    "FOREIGN_KEY_AMBIGUOUS",
+    "PARENT_NOT_UNIQUE",
+    "INHERITED",
+}
+
+ARCHIVE = Operation[Batch, Landed, Proven](
+    name="archive",
+    needs_volume=True,
+    next_unit=next_batch,
+    do=export,
+    verify=prove,
+    record=progress_of,
+)

@@ -1,0 +1,1 @@
+"""When work becomes due: namespaces, retention policies, plans, and the jobs made from plans."""

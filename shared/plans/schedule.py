@@ -1,0 +1,43 @@
+"""Makes the jobs of plans that are due, a bounded number per tick."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg.types.json import Jsonb
+
+from shared.db.statement import statement
+from shared.jobs import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from shared.db.connect import Database
+
+
+@dataclass(frozen=True)
+class KnownKind:
+    """A kind this node can make jobs of: its canonical definition, and the one namespace it belongs to.
+
+    ``namespace`` is None for a kind whose rows name their namespace themselves.
+    """
+
+    kind: str
+    namespace: str | None
+    definition: dict[str, Any]
+
+
+def schedule(
+    control: Database, kinds: Iterable[KnownKind], operations: Iterable[str]
+) -> list[UUID]:
+    """Make at most ``DUE_PLANS_MAX`` jobs and return their ids; doing it again makes none twice."""
+    params = {
+        "kinds": Jsonb([asdict(kind) for kind in kinds]),
+        "operations": list(operations),
+        "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
+        "plans_max": rules.DUE_PLANS_MAX,
+    }
+    rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
+    return [row["id"] for row in rows]

@@ -1,0 +1,125 @@
+"""The settings of a deployment: one frozen object, and the only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import Code, Refused
+
+PREFIX = "TALLYSTICK_"
+MEBIBYTE = 1024 * 1024
+# A lease outlives the platform's kill by a fifth, so that no process ever works beyond its lease.
+LEASE_MARGIN = 1.2
+
+
+def _state_home() -> Path:
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "tallystick"
+
+
+class Settings(BaseSettings):
+    """Every setting, by its name in the environment without ``TALLYSTICK_``; units are in the names."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid"
+    )
+
+    database_url: SecretStr | None = Field(
+        default=None, description="Postgres that keeps the jobs; the embedded one when unset"
+    )
+    source_url: SecretStr | None = Field(
+        default=None, description="Postgres that rows are read from; DATABASE_URL when unset"
+    )
+    kinds_file: Path | None = Field(
+        default=None, description="TOML file of the kinds this deployment archives"
+    )
+    archive_root: Path | None = Field(
+        default=None, description="The mounted volume; set together with ARCHIVE_STORAGE_ID"
+    )
+    archive_storage_id: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{32}$",
+        description="The volume's identity, 32 lowercase hex digits",
+    )
+    archive_max_bytes: int = Field(
+        default=10 * 1024 * MEBIBYTE,
+        ge=MEBIBYTE,
+        le=1024 * 1024 * MEBIBYTE,
+        description="Byte budget of the whole volume, 1 MiB to 1 TiB",
+    )
+    tick_interval: float = Field(
+        default=10.0,
+        ge=1.0,
+        le=60.0,
+        description="Seconds between ticks of the local loop, 1 to 60",
+    )
+    deadline_seconds: float = Field(
+        default=45.0, ge=1.0, le=840.0, description="Seconds after which a tick must have ended"
+    )
+    timeout_seconds: float = Field(
+        default=50.0, ge=1.5, le=900.0, description="Seconds after which a tick's process is killed"
+    )
+    lease_seconds: float = Field(
+        default=120.0, ge=2.0, le=3600.0, description="Seconds for which a claim holds a job"
+    )
+    home: Path = Field(
+        default_factory=_state_home, description="Where the embedded database keeps its state"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="WARNING", description="What is logged to standard error"
+    )
+    test_data: Path | None = Field(
+        default=None, description="Real input files for the tests; no part of the product reads it"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if (self.archive_root is None) != (self.archive_storage_id is None):
+            raise ValueError("archive_root_and_storage_id_together")
+        if self.archive_root is not None and not self.archive_root.is_absolute():
+            raise ValueError("archive_root_absolute")
+        if not self.deadline_seconds < self.timeout_seconds:
+            raise ValueError("deadline_before_timeout")
+        if self.lease_seconds < self.timeout_seconds * LEASE_MARGIN:
+            raise ValueError("lease_longer_than_timeout")
+        return self
+
+
+def load() -> Settings:
+    """Read the settings; raises ``Refused`` (SETTINGS_INVALID) with every problem at once.
+
+    A name with our prefix that is no setting is a problem too: it is a setting misspelt.
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    problems = [
+        {"name": name, "problem": "unknown"}
+        for name in sorted(os.environ)
+        if name.startswith(PREFIX) and name not in known
+    ]
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        problems += [_problem(dict(each)) for each in error.errors()]
+    if problems:
+        raise Refused(Code.SETTINGS_INVALID, problems=problems)
+    return settings
+
+
+def origins(settings: Settings) -> dict[str, str]:
+    """Say of each setting whether it comes from the environment or is the default."""
+    return {
+        name: "environment" if name in settings.model_fields_set else "default"
+        for name in Settings.model_fields
+    }
+
+
+def _problem(error: dict[str, Any]) -> dict[str, str]:
+    name = PREFIX + str(error["loc"][0]).upper() if error["loc"] else ""
+    cause = error.get("ctx", {}).get("error")
+    # The offending value stays out: it may be a secret.
+    return {"name": name, "problem": str(cause) if cause else str(error["type"])}

@@ -1,0 +1,270 @@
+"""One tick, from top to bottom: at most one unit of work, done, proven, and recorded."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared.archive.source import SourceConnection
+from shared.clock import Deadline
+from shared.db.connect import Database
+from shared.errors import (
+    Busy,
+    Code,
+    Missing,
+    Passing,
+    Refused,
+    Stale,
+    TallystickError,
+    Trouble,
+    Uncertain,
+)
+from shared.jobs import rules, store
+from shared.jobs.model import Claim, Ending, Job, Outcome, State
+from shared.operations.registry import OPERATIONS
+from shared.operations.work import Held, Work
+from shared.plans.schedule import KnownKind, schedule
+from shared.recovery import evidence
+from shared.volume import identity, ledger, lock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+log = logging.getLogger("tallystick.tick")
+
+# With less time than this nothing worth a claim can be done.
+LEAST_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one node works with; built from settings by ``shared.wiring``.
+
+    ``sources`` are connection strings by the name that kinds use for them. Durations are in seconds,
+    sizes in bytes.
+    """
+
+    control_dsn: str
+    sources: Mapping[str, str]
+    kinds: tuple[KnownKind, ...]
+    root: Path | None
+    storage_id: str | None
+    volume_max_bytes: int
+    deadline_seconds: float
+    lease_seconds: float
+    writer: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a tick is asked for: any operation or one, any job or one, and the time there is for it."""
+
+    operation: str | None = None
+    job_id: UUID | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The one result of a tick, and what it was about.
+
+    ``note`` is what kept the tick from looking at work that needs the volume; ``seconds`` the time it
+    took; ``job`` the job as it stands afterwards, None when none was claimed.
+    """
+
+    outcome: Outcome
+    scheduled: int = 0
+    job: Job | None = None
+    seq: int | None = None
+    reclaimed: bool = False
+    note: TallystickError | None = None
+    seconds: float = 0.0
+
+
+def tick(node: Node, wanted: Wanted) -> Report:
+    """Do one unit of whatever is due, and return what became of it.
+
+    Raises ``Refused`` when the database will not have us or its schema is not ours.
+    """
+    if wanted.seconds_left is not None and wanted.seconds_left < LEAST_SECONDS:
+        return Report(Outcome(Ending.WAITING, Code.TOO_LITTLE_TIME, wait_seconds=0.0))
+    deadline = Deadline.after(min(node.deadline_seconds, wanted.seconds_left or float("inf")))
+    control = Database(node.control_dsn, deadline)
+    sources = {name: SourceConnection(dsn) for name, dsn in node.sources.items()}
+    try:
+        return _tick(node, wanted, control, sources, deadline)
+    except (Passing, Uncertain) as error:
+        # Nothing was claimed, or the lease of what was claimed decides.
+        return Report(Outcome(Ending.UNCERTAIN, error.code, error.params))
+    finally:
+        control.close()
+        for source in sources.values():
+            source.close()
+
+
+def _tick(
+    node: Node,
+    wanted: Wanted,
+    control: Database,
+    sources: Mapping[str, SourceConnection],
+    deadline: Deadline,
+) -> Report:
+    # The lock comes before the claim: a volume in use costs no attempt and leaves no lease behind.
+    with ExitStack() as stack:
+        held, note = _take_volume(stack, node, control)
+        _recover(control, sources, held)
+        known = _searched(wanted, held)
+        if not known:
+            return Report(_idle(note), note=note, seconds=_spent(deadline))
+        scheduled = len(schedule(control, node.kinds, known))
+        search = store.Search(
+            operations=known,
+            storage_id=held.volume.storage_id if held else None,
+            lease_seconds=node.lease_seconds,
+            job_id=wanted.job_id,
+        )
+        claim = store.claim(control, search)
+        if claim is None:
+            return Report(_idle(note), scheduled, note=note, seconds=_spent(deadline))
+        if isinstance(claim, Job):
+            outcome = Outcome(Ending.FAILED, Code.CRASH_LOOP, claim.error_params or {})
+            return Report(outcome, scheduled, job=claim, note=note, seconds=_spent(deadline))
+        work = Work(control, sources, held, deadline, node.volume_max_bytes, node.writer)
+        outcome, job = _one_unit(work, claim)
+        return Report(
+            outcome,
+            scheduled,
+            job=job,
+            seq=claim.job.batches + 1,
+            reclaimed=claim.reclaimed,
+            note=note,
+            seconds=_spent(deadline),
+        )
+
+
+def _one_unit(work: Work, claim: Claim) -> tuple[Outcome, Job]:
+    """Do the claimed unit and settle it: either with what was proven, or with what went wrong."""
+    operation = OPERATIONS[claim.job.operation]
+    try:
+        unit = operation.next_unit(work, claim)
+        done = operation.do(work, unit)
+        proof = operation.verify(work, unit, done)
+        progress = operation.record(unit, proof)
+    except Trouble as trouble:
+        return _set_back(work, claim, trouble)
+    except Stale as stale:
+        return Outcome(Ending.STALE, stale.code, stale.params), claim.job
+    except TallystickError as error:
+        return _unknown(work, claim, error)
+    except Exception as error:
+        # A fault of ours. It is tried again like any other, in case the data of one unit set it off
+        # together with something passing; twelve times in a row make it a failed job.
+        log.exception("a unit of job %s ended with a fault", claim.job.id)
+        return _set_back(work, claim, Passing(Code.INTERNAL_ERROR, type=type(error).__name__))
+    try:
+        # THE COMMIT POINT. Before it, a crash costs this unit, which is done again and found done;
+        # after it, nothing.
+        job = store.settle(work.control, claim, progress)
+    except Stale as stale:
+        return Outcome(Ending.STALE, stale.code, stale.params), claim.job
+    except (Uncertain, Passing) as error:
+        return _unknown(work, claim, error)
+    ending = Ending.FINISHED if job.state.closed else Ending.PROGRESSED
+    return Outcome(ending, params={"evidence": progress.evidence}), job
+
+
+def _set_back(work: Work, claim: Claim, trouble: Trouble) -> tuple[Outcome, Job]:
+    """Record that the unit could not be done, and say what becomes of the job."""
+    decided = rules.setback(claim.job, trouble)
+    try:
+        job = store.set_back(work.control, claim, decided)
+    except Stale as stale:
+        return Outcome(Ending.STALE, stale.code, stale.params), claim.job
+    except (Uncertain, Passing) as error:
+        return _unknown(work, claim, error)
+    ending = {
+        State.PENDING: Ending.WAITING,
+        State.PAUSED: Ending.PAUSED,
+        State.FAILED: Ending.FAILED,
+    }[decided.state]
+    wait = decided.delay_seconds if ending is Ending.WAITING else None
+    return Outcome(ending, decided.code, decided.params, wait), job
+
+
+def _unknown(work: Work, claim: Claim, error: TallystickError) -> tuple[Outcome, Job]:
+    """Leave the claim to its lease; the evidence goes beside the data, since the database is away."""
+    if work.held is not None:
+        try:
+            event = evidence.unrecorded(claim, error.code, error.params)
+            evidence.keep(work.held.volume, [event])
+        except Trouble as trouble:
+            log.warning("evidence of job %s could not be kept: %s", claim.job.id, trouble)
+    return Outcome(Ending.UNCERTAIN, error.code, error.params), claim.job
+
+
+def _take_volume(
+    stack: ExitStack, node: Node, control: Database
+) -> tuple[Held | None, TallystickError | None]:
+    """Probe, open and lock this node's volume; without one, say why, and work that needs it rests."""
+    if node.root is None or node.storage_id is None:
+        return None, Refused(Code.VOLUME_NOT_CONFIGURED)
+    try:
+        identity.probe(node.root, node.storage_id)
+        volume = stack.enter_context(identity.opened(node.root, node.storage_id))
+        stack.enter_context(lock.held(volume))
+        account = ledger.visit(control, volume)
+        lock.prepare(volume)
+    except Busy as busy:
+        return None, busy
+    except Trouble as trouble:
+        if trouble.code is Code.DATABASE_UNAVAILABLE:
+            raise
+        if isinstance(trouble, Missing):
+            store.pause_overdue(control, node.storage_id, trouble.params)
+        return None, trouble
+    return Held(volume, account), None
+
+
+def _recover(control: Database, sources: Mapping[str, SourceConnection], held: Held | None) -> None:
+    """Before new work: bring in evidence left on the volume, and resume what can go on again."""
+    if held is None:
+        return
+    evidence.bring_in(control, held.volume)
+    storage_id = held.volume.storage_id
+    if held.ledger.waiting_jobs:
+        store.resume_cured(control, Code.STORAGE_UNAVAILABLE, storage_id)
+    if held.ledger.uncredentialed_jobs and _all_open(sources):
+        store.resume_cured(control, Code.CREDENTIAL_MISSING, storage_id)
+
+
+def _all_open(sources: Mapping[str, SourceConnection]) -> bool:
+    try:
+        for source in sources.values():
+            source.open()
+    except Trouble:
+        return False
+    return True
+
+
+def _searched(wanted: Wanted, held: Held | None) -> tuple[str, ...]:
+    return tuple(
+        operation.name
+        for operation in OPERATIONS.values()
+        if wanted.operation in (None, operation.name)
+        and (held is not None or not operation.needs_volume)
+    )
+
+
+def _idle(note: TallystickError | None) -> Outcome:
+    """Nothing was due that could be looked at; what kept the rest away is the reason to wait."""
+    if note is None or isinstance(note, Refused):
+        return Outcome(Ending.IDLE, note.code if note else None)
+    return Outcome(Ending.WAITING, note.code, note.params)
+
+
+def _spent(deadline: Deadline) -> float:
+    return round(deadline.spent(), 3)

@@ -1,0 +1,1 @@
+"""All contact with the mounted directory: identity, lock, write-once publishing, and its ledger."""

@@ -1,0 +1,96 @@
+"""Plain files relative to a directory descriptor, never following a link, and what their errors mean."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.errors import Code, Passing, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK = 1024 * 1024
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A directory is read up to here; beyond it something is wrong and a listing would not be bounded.
+ENTRIES_MAX = 100_000
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def errno_name(error: OSError) -> str:
+    """Return the symbolic name of an operating system error, for the parameters of a code."""
+    return errno.errorcode.get(error.errno or 0, "EUNKNOWN")
+
+
+@contextmanager
+def storage_errors(**params: object) -> Iterator[None]:
+    """Turn what the operating system says of the volume into a trouble.
+
+    A full volume is a verdict. Everything else passes: only bytes that were read can prove damage.
+    """
+    try:
+        yield
+    except OSError as error:
+        cause = errno_name(error)
+        if error.errno in FULL:
+            raise Verdict(Code.STORAGE_LIMIT, cause=cause, **params) from error
+        raise Passing(Code.STORAGE_FAILED, cause=cause, **params) from error
+
+
+def read_whole(dir_fd: int, name: str, limit: int) -> tuple[bytes, os.stat_result]:
+    """Return the bytes (at most ``limit``) and status of a regular file; raises ``OSError``."""
+    fd = os.open(name, READ, dir_fd=dir_fd)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        pieces = []
+        while limit > 0 and (piece := os.read(fd, min(limit, CHUNK))):
+            pieces.append(piece)
+            limit -= len(piece)
+        return b"".join(pieces), status
+    finally:
+        os.close(fd)
+
+
+def chunks_of(fd: int) -> Iterator[bytes]:
+    """Yield the bytes of an open file from where it stands to its end."""
+    while piece := os.read(fd, CHUNK):
+        yield piece
+
+
+@contextmanager
+def opened_file(dir_fd: int, name: str) -> Iterator[int]:
+    """Open a regular file for reading and close it again; raises ``OSError``."""
+    fd = os.open(name, READ, dir_fd=dir_fd)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def opened_directory(dir_fd: int, name: str) -> Iterator[int]:
+    """Open a directory below another and close it again; raises ``OSError``."""
+    fd = os.open(name, READ | os.O_DIRECTORY, dir_fd=dir_fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def names_in(dir_fd: int) -> list[str]:
+    """Return the names in a directory, sorted; raises ``Verdict`` beyond ``ENTRIES_MAX`` of them."""
+    # Opened afresh: reading moves a position that descriptors of one opening share.
+    names = []
+    with opened_directory(dir_fd, ".") as fd, os.scandir(fd) as entries:
+        for entry in entries:
+            names.append(entry.name)
+            if len(names) > ENTRIES_MAX:
+                raise Verdict(Code.STORAGE_LIMIT, cause="too-many-entries", limit=ENTRIES_MAX)
+    return sorted(names)

@@ -1,0 +1,154 @@
+"""Which directory is the volume, and whether it is the one the database knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.errors import Code, Missing, Refused
+from shared.volume.files import errno_name, read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MARKER = ".storage-id"
+LOCK = ".lock"
+TEMP = ".tmp"
+EVIDENCE = ".evidence"
+STORAGE_ID = re.compile(r"[0-9a-f]{32}")
+PRIVATE = 0o700
+
+# A mount whose server is gone blocks its callers for good; a probe that takes longer found no volume.
+PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Volume:
+    """An open volume: the descriptor of its root, and what tells it from a copy of itself.
+
+    ``fd`` is open only inside ``opened``. Inode numbers are compared with what the database recorded
+    when the volume was first used: a copied directory has others.
+    """
+
+    fd: int
+    storage_id: str
+    owner: int
+    root_inode: int
+    marker_inode: int
+
+
+def initialise(root: Path) -> str:
+    """Make ``root`` a volume and return its fresh storage id (32 lowercase hex digits).
+
+    The directory is made with mode 0700 if it is not there. Raises ``Refused`` when it is a volume
+    already, holds anything, or is not private to its owner.
+    """
+    root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    try:
+        with _root(root) as (fd, _):
+            if MARKER in os.listdir(fd):
+                raise Refused(Code.VOLUME_EXISTS, root=str(root))
+            if os.listdir(fd):
+                raise Refused(Code.VOLUME_EXISTS, root=str(root), cause="not-empty")
+            storage_id = secrets.token_hex(16)
+            for name in (TEMP, EVIDENCE):
+                os.mkdir(name, PRIVATE, dir_fd=fd)
+            marker = os.open(MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=fd)
+            try:
+                os.write(marker, f"{storage_id}\n".encode())
+                os.fsync(marker)
+            finally:
+                os.close(marker)
+            os.fsync(fd)
+    except Missing as missing:
+        raise Refused(missing.code, **missing.params) from missing
+    return storage_id
+
+
+@contextmanager
+def opened(root: Path, storage_id: str) -> Iterator[Volume]:
+    """Open the volume at ``root`` and check that it is ``storage_id``, private, and no symbolic link.
+
+    Raises ``Missing`` (STORAGE_UNAVAILABLE) naming what is wrong.
+    """
+    with _root(root) as (fd, status):
+        found, marker = _marker(fd)
+        if found != storage_id:
+            raise Missing(
+                Code.STORAGE_UNAVAILABLE, cause="other-volume", expected=storage_id, found=found
+            )
+        if marker.st_uid != status.st_uid:
+            raise Missing(Code.STORAGE_UNAVAILABLE, cause="owner", root=str(root))
+        yield Volume(fd, storage_id, status.st_uid, status.st_ino, marker.st_ino)
+
+
+def probe(root: Path, storage_id: str, seconds: float = PROBE_SECONDS) -> None:
+    """Find out within ``seconds`` whether the volume is there; raises ``Missing`` when not.
+
+    The probe runs on a thread of its own, because a dead mount answers no signal: the thread may hang
+    for as long as the mount does, the caller goes on.
+    """
+    answer: list[Missing | None] = []
+
+    def look() -> None:
+        try:
+            with opened(root, storage_id):
+                answer.append(None)
+        except Missing as missing:
+            answer.append(missing)
+        except OSError as error:
+            answer.append(_unavailable(error, root))
+
+    thread = threading.Thread(target=look, name="probe", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not answer:
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="no-answer", seconds=seconds, root=str(root))
+    if answer[0] is not None:
+        raise answer[0]
+
+
+@contextmanager
+def _root(root: Path) -> Iterator[tuple[int, os.stat_result]]:
+    try:
+        fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise _unavailable(error, root) from error
+    try:
+        status = os.fstat(fd)
+        if stat.S_IMODE(status.st_mode) != PRIVATE:
+            raise Missing(
+                Code.STORAGE_UNAVAILABLE,
+                cause="mode",
+                root=str(root),
+                mode=f"{stat.S_IMODE(status.st_mode):04o}",
+            )
+        yield fd, status
+    finally:
+        os.close(fd)
+
+
+def _marker(fd: int) -> tuple[str, os.stat_result]:
+    try:
+        content, status = read_whole(fd, MARKER, limit=64)
+    except FileNotFoundError as error:
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="no-marker") from error
+    except OSError as error:
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="marker-unreadable") from error
+    text = content.decode("ascii", "replace").removesuffix("\n")
+    if not STORAGE_ID.fullmatch(text):
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="marker-malformed")
+    return text, status
+
+
+def _unavailable(error: OSError, root: Path) -> Missing:
+    causes = {"ENOENT": "not-there", "ELOOP": "symbolic-link", "ENOTDIR": "not-a-directory"}
+    name = errno_name(error)
+    return Missing(Code.STORAGE_UNAVAILABLE, cause=causes.get(name, name), root=str(root))

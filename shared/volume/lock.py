@@ -1,0 +1,97 @@
+"""The lock of a volume: a POSIX lock on one file, held from before the claim to the end of the tick."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from shared.errors import Busy, Code, Missing
+from shared.volume.files import errno_name, names_in, opened_directory, storage_errors
+from shared.volume.identity import EVIDENCE, LOCK, PRIVATE, TEMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.volume.identity import Volume
+
+WAIT_SECONDS = 1.0
+POLL_SECONDS = 0.05
+
+# POSIX locks belong to the process: a second thread would be granted the same lock, and closing any
+# descriptor of the lock file would drop it for both. So one thread at a time, and one descriptor.
+_one_thread = threading.Lock()
+
+
+@contextmanager
+def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Hold the volume's lock.
+
+    Raises ``Busy`` with the time since which another process holds it.
+    """
+    if not _one_thread.acquire(timeout=wait_seconds):
+        raise Busy(Code.STORAGE_BUSY, storage_id=volume.storage_id)
+    try:
+        fd = _open(volume)
+        try:
+            _lock(volume, fd, wait_seconds)
+            yield
+        finally:
+            os.close(fd)
+    finally:
+        _one_thread.release()
+
+
+def _open(volume: Volume) -> int:
+    # Read-write, because NFS grants an exclusive lock only on a descriptor that may write.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with storage_errors(file=LOCK):
+        fd = os.open(LOCK, flags, 0o600, dir_fd=volume.fd)
+        owner = os.fstat(fd).st_uid
+    if owner != volume.owner:
+        os.close(fd)
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="owner")
+    return fd
+
+
+def _lock(volume: Volume, fd: int, wait_seconds: float) -> None:
+    give_up = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in {errno.EACCES, errno.EAGAIN}:
+                raise Missing(Code.STORAGE_UNAVAILABLE, cause=errno_name(error)) from error
+            if time.monotonic() >= give_up:
+                since = datetime.fromtimestamp(os.fstat(fd).st_mtime, UTC)
+                raise Busy(
+                    Code.STORAGE_BUSY,
+                    storage_id=volume.storage_id,
+                    since=since.isoformat(timespec="seconds"),
+                ) from error
+            time.sleep(POLL_SECONDS)
+        else:
+            # The time of change tells those who wait since when the lock is held.
+            os.utime(fd)
+            return
+
+
+def prepare(volume: Volume) -> None:
+    """Make the working directories if need be and empty ``.tmp``; the caller holds the lock.
+
+    Nobody else publishes while the lock is held, so whatever is in ``.tmp`` is an orphan's or a zombie's.
+    """
+    with storage_errors():
+        for name in (TEMP, EVIDENCE):
+            try:
+                os.mkdir(name, PRIVATE, dir_fd=volume.fd)
+            except FileExistsError:
+                continue
+        with opened_directory(volume.fd, TEMP) as temp:
+            for name in names_in(temp):
+                os.unlink(name, dir_fd=temp)

@@ -1,0 +1,121 @@
+"""What was seen on a volume, held against what the database believes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from shared.chain.batch import file_name
+from shared.db.statement import statement
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from shared.db.connect import Database
+    from shared.volume.walk import Seen
+
+NAMED_MAX = 10
+
+
+class Sighting(StrEnum):
+    """What a scan may find out of order."""
+
+    CHAIN_BROKEN = "CHAIN_BROKEN"
+    DIGEST_DIFFERS = "DIGEST_DIFFERS"
+    FILE_MISSING = "FILE_MISSING"
+    DIRECTORY_MISSING = "DIRECTORY_MISSING"
+    UNKNOWN_DIRECTORY = "UNKNOWN_DIRECTORY"
+    UNRECORDED_FILE = "UNRECORDED_FILE"
+    FOREIGN_ENTRY = "FOREIGN_ENTRY"
+    LEDGER_CORRECTED = "LEDGER_CORRECTED"
+    LEFTOVER_RESERVATION = "LEFTOVER_RESERVATION"
+
+
+Finding = tuple[Sighting, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the database believes of a directory; the job's members are None where it has no job."""
+
+    bytes: int | None
+    job_id: UUID | None
+    state: str | None
+    batches: int
+    reserved: int
+    units: dict[int, str]
+
+    @classmethod
+    def of(cls, control: Database, storage_id: str, seen: Seen) -> Recorded:
+        """Look up what belongs to a directory that was seen."""
+        numbers = [seq for seq, _ in seen.verified] or [0]
+        row = control.transact(
+            statement("shared.volume", "recorded"),
+            {
+                "storage_id": storage_id,
+                "directory": seen.directory,
+                "job_id": seen.job_id,
+                "first": min(numbers),
+                "last": max(numbers),
+            },
+            repeatable=True,
+        )[0]
+        return cls(
+            bytes=row["bytes"],
+            job_id=row["job_id"],
+            state=row["state"],
+            batches=row["batches"] or 0,
+            reserved=row["reserved"] or 0,
+            units={int(seq): sha256 for seq, sha256 in (row["units"] or {}).items()},
+        )
+
+    @property
+    def leftover(self) -> UUID | None:
+        """Return the job if it was abandoned with bytes still set aside for a file."""
+        return self.job_id if self.state == "ABANDONED" and self.reserved else None
+
+
+def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
+    """Return everything about one directory that is not as the database believes."""
+    where = {"directory": seen.directory}
+    findings: list[Finding] = [
+        (Sighting.FOREIGN_ENTRY, where | {"name": name}) for name in seen.foreign[:NAMED_MAX]
+    ]
+    if seen.job_id is not None:
+        findings += _of_job(seen, recorded)
+    if seen.bytes is not None and seen.bytes != (recorded.bytes or 0):
+        params = where | {"believed": recorded.bytes or 0, "found": seen.bytes}
+        findings.append((Sighting.LEDGER_CORRECTED, params))
+    if seen.whole and recorded.leftover is not None:
+        params = where | {"bytes": recorded.reserved}
+        findings.append((Sighting.LEFTOVER_RESERVATION, params))
+    return findings
+
+
+def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
+    where = {"directory": seen.directory, "job": seen.job_id}
+    if recorded.job_id is None:
+        return [(Sighting.UNKNOWN_DIRECTORY, where)] if seen.present and seen.whole else []
+    if not seen.present:
+        missing = [(Sighting.DIRECTORY_MISSING, where | {"batches": recorded.batches})]
+        return missing if recorded.batches else []
+    findings: list[Finding] = [
+        (Sighting.DIGEST_DIFFERS, where | {"file": file_name(seq), "found": sha256})
+        for seq, sha256 in seen.verified
+        if seq <= recorded.batches and recorded.units.get(seq) != sha256
+    ]
+    findings += [
+        (Sighting.UNRECORDED_FILE, where | {"file": file_name(seq)})
+        for seq, _ in seen.verified
+        if seq > recorded.batches
+    ]
+    if seen.broken is not None:
+        # Where a job has confirmed nothing yet, its directory may still be without a manifest.
+        unconfirmed = recorded.batches == 0 and seen.broken["cause"] == "MANIFEST_MISSING"
+        if not unconfirmed:
+            findings.append((Sighting.CHAIN_BROKEN, where | seen.broken))
+    elif seen.whole and seen.reached < recorded.batches:
+        params = where | {"file": file_name(seen.reached + 1), "batches": recorded.batches}
+        findings.append((Sighting.FILE_MISSING, params))
+    return findings

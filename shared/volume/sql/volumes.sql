@@ -1,0 +1,5 @@
+SELECT volume.*, coalesce((SELECT sum(reserved)::bigint FROM tallystick.job
+                           WHERE job.storage_id = volume.storage_id AND reserved > 0), 0) AS reserved
+FROM tallystick.volume
+WHERE %(storage_id)s::text IS NULL OR storage_id = %(storage_id)s
+ORDER BY created_at, storage_id
