@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 from contextlib import contextmanager
@@ -13,9 +14,6 @@ from shared.tick import Node, Report, Wanted, tick
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
-
-# After these there may be more to do at once; after all others there is not.
-WORKING = frozenset({Ending.PROGRESSED, Ending.FINISHED, Ending.FAILED, Ending.PAUSED})
 
 
 def watched(node: Node, wanted: Wanted, timeout_seconds: float) -> Report:
@@ -56,14 +54,17 @@ def every(
             report = watched(node, wanted, timeout_seconds)
             told(report)
             if not wants_more(report):
-                stop.wait(interval_seconds)
+                # Nodes that were started together drift apart.
+                stop.wait(interval_seconds * random.uniform(0.9, 1.1))  # noqa: S311 - jitter
 
 
 def wants_more(report: Report) -> bool:
-    """Tell whether the next tick should follow at once: work was claimed, or is to be tried again now."""
-    outcome = report.outcome
-    at_once = outcome.ending is Ending.WAITING and outcome.wait_seconds == 0.0
-    return report.job is not None and (outcome.ending in WORKING or at_once)
+    """Tell whether the next tick should follow at once.
+
+    A job was claimed, so there may be others, and whatever became of that one decides when it is due
+    again. With the database away there is nothing to look for.
+    """
+    return report.job is not None and report.outcome.ending is not Ending.UNCERTAIN
 
 
 @contextmanager

@@ -67,6 +67,12 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(
         default=120.0, ge=2.0, le=3600.0, description="Seconds for which a claim holds a job"
     )
+    database_retries: int = Field(
+        default=4,
+        ge=0,
+        le=20,
+        description="How often a statement that may pass is repeated, 0 to 20",
+    )
     home: Path = Field(
         default_factory=_state_home, description="Where the embedded database keeps its state"
     )

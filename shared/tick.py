@@ -23,7 +23,7 @@ from shared.errors import (
     Uncertain,
 )
 from shared.jobs import rules, store
-from shared.jobs.model import Claim, Ending, Job, Outcome, State
+from shared.jobs.model import Claim, Ending, Job, Outcome, Progress, State
 from shared.operations.registry import OPERATIONS
 from shared.operations.work import Held, Work
 from shared.plans.schedule import KnownKind, schedule
@@ -38,6 +38,8 @@ log = logging.getLogger("tallystick.tick")
 
 # With less time than this nothing worth a claim can be done.
 LEAST_SECONDS = 20.0
+# Kept back from what the runtime has left: its kill comes without a word.
+SPARE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Node:
     deadline_seconds: float
     lease_seconds: float
     writer: str
+    database_retries: int = 4
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,17 @@ def tick(node: Node, wanted: Wanted) -> Report:
     """
     if wanted.seconds_left is not None and wanted.seconds_left < LEAST_SECONDS:
         return Report(Outcome(Ending.WAITING, Code.TOO_LITTLE_TIME, wait_seconds=0.0))
-    deadline = Deadline.after(min(node.deadline_seconds, wanted.seconds_left or float("inf")))
-    control = Database(node.control_dsn, deadline)
+    left = float("inf") if wanted.seconds_left is None else wanted.seconds_left - SPARE_SECONDS
+    deadline = Deadline.after(min(node.deadline_seconds, left))
+    control = Database(node.control_dsn, deadline, node.database_retries)
     sources = {name: SourceConnection(dsn) for name, dsn in node.sources.items()}
     try:
         return _tick(node, wanted, control, sources, deadline)
-    except (Passing, Uncertain) as error:
-        # Nothing was claimed, or the lease of what was claimed decides.
-        return Report(Outcome(Ending.UNCERTAIN, error.code, error.params))
+    except Passing as passing:
+        return Report(Outcome(Ending.WAITING, passing.code, passing.params))
+    except Uncertain as uncertain:
+        # Perhaps something was claimed; if so, its lease decides.
+        return Report(Outcome(Ending.UNCERTAIN, uncertain.code, uncertain.params))
     finally:
         control.close()
         for source in sources.values():
@@ -147,45 +153,45 @@ def _tick(
 
 
 def _one_unit(work: Work, claim: Claim) -> tuple[Outcome, Job]:
-    """Do the claimed unit and settle it: either with what was proven, or with what went wrong."""
-    operation = OPERATIONS[claim.job.operation]
+    """Do the claimed unit and settle it: with what was proven, or with what went wrong."""
     try:
-        unit = operation.next_unit(work, claim)
-        done = operation.do(work, unit)
-        proof = operation.verify(work, unit, done)
-        progress = operation.record(unit, proof)
-    except Trouble as trouble:
-        return _set_back(work, claim, trouble)
-    except Stale as stale:
-        return Outcome(Ending.STALE, stale.code, stale.params), claim.job
-    except TallystickError as error:
-        return _unknown(work, claim, error)
-    except Exception as error:
-        # A fault of ours. It is tried again like any other, in case the data of one unit set it off
-        # together with something passing; twelve times in a row make it a failed job.
-        log.exception("a unit of job %s ended with a fault", claim.job.id)
-        return _set_back(work, claim, Passing(Code.INTERNAL_ERROR, type=type(error).__name__))
-    try:
-        # THE COMMIT POINT. Before it, a crash costs this unit, which is done again and found done;
-        # after it, nothing.
+        try:
+            progress = _proven(work, claim)
+        except Trouble as trouble:
+            return _set_back(work, claim, trouble)
+        # THE COMMIT POINT. A crash before it costs this unit, which is done again and found done; a
+        # crash after it costs nothing.
         job = store.settle(work.control, claim, progress)
     except Stale as stale:
         return Outcome(Ending.STALE, stale.code, stale.params), claim.job
     except (Uncertain, Passing) as error:
         return _unknown(work, claim, error)
     ending = Ending.FINISHED if job.state.closed else Ending.PROGRESSED
-    return Outcome(ending, params={"evidence": progress.evidence}), job
+    params = {"roots": progress.roots, "bytes": progress.bytes, "evidence": progress.evidence}
+    return Outcome(ending, params=params), job
+
+
+def _proven(work: Work, claim: Claim) -> Progress:
+    """Do one unit and prove it; nothing is recorded yet."""
+    operation = OPERATIONS[claim.job.operation]
+    try:
+        unit = operation.next_unit(work, claim)
+        done = operation.do(work, unit)
+        proof = operation.verify(work, unit, done)
+        return operation.record(unit, proof)
+    except TallystickError:
+        raise
+    except Exception as error:
+        # A fault of ours. It is tried again like any other, in case one unit's data set it off together
+        # with something passing; twelve times in a row make it a failed job.
+        log.exception("a unit of job %s ended with a fault", claim.job.id)
+        raise Passing(Code.INTERNAL_ERROR, type=type(error).__name__) from error
 
 
 def _set_back(work: Work, claim: Claim, trouble: Trouble) -> tuple[Outcome, Job]:
     """Record that the unit could not be done, and say what becomes of the job."""
     decided = rules.setback(claim.job, trouble)
-    try:
-        job = store.set_back(work.control, claim, decided)
-    except Stale as stale:
-        return Outcome(Ending.STALE, stale.code, stale.params), claim.job
-    except (Uncertain, Passing) as error:
-        return _unknown(work, claim, error)
+    job = store.set_back(work.control, claim, decided)
     ending = {
         State.PENDING: Ending.WAITING,
         State.PAUSED: Ending.PAUSED,

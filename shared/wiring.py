@@ -57,6 +57,7 @@ def node(settings: Settings, control: str) -> Node:
         deadline_seconds=settings.deadline_seconds,
         lease_seconds=settings.lease_seconds,
         writer=writer(),
+        database_retries=settings.database_retries,
     )
 
 

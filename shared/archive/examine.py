@@ -38,9 +38,21 @@ class Problem(StrEnum):
     NO_INDEX_FOR_ORDER = "NO_INDEX_FOR_ORDER"
     NO_INDEX_FOR_JOIN = "NO_INDEX_FOR_JOIN"
     NOT_FOLLOWED = "NOT_FOLLOWED"
+    WHERE_INVALID = "WHERE_INVALID"
+    ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
 
 
-WARNINGS = frozenset({Problem.NO_INDEX_FOR_ORDER, Problem.NO_INDEX_FOR_JOIN, Problem.NOT_FOLLOWED})
+WARNINGS = frozenset(
+    {
+        Problem.NO_INDEX_FOR_ORDER,
+        Problem.NO_INDEX_FOR_JOIN,
+        Problem.NOT_FOLLOWED,
+        Problem.ACTIVITY_HIDDEN,
+    }
+)
+
+# What a table of a job that has begun can only come to by being changed since.
+STRUCTURAL = frozenset(Problem) - WARNINGS - {Problem.NOT_READABLE, Problem.ROW_SECURITY}
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ MEANING: dict[str, tuple[type[Trouble], str]] = {
     "42703": (Verdict, "column-missing"),
     "3F000": (Verdict, "schema-missing"),
 }
+# What the server says of data errors may quote a value of a row, which no job or log may hold.
+DATA = "22"
 GONE = frozenset({"table-missing", "column-missing", "schema-missing"})
 # The same SQLSTATE, told apart by what the server says; libpq's own errors have none at all.
 SAID: tuple[tuple[str, type[Trouble], str], ...] = (
@@ -87,7 +89,9 @@ def source_errors(**params: object) -> Iterator[None]:
 def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
     """Say what an error of the source means for the job; the server's words go along, bounded."""
     state, text = error.sqlstate or "", str(error)
-    detail: dict[str, object] = {"detail": cause_of(error), **params}
+    detail = dict(params)
+    if not state.startswith(DATA):
+        detail["detail"] = cause_of(error)
     for words, kind, cause in SAID:
         if words in text:
             return _trouble(kind, cause, detail)

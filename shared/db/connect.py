@@ -77,10 +77,11 @@ class Database:
     rolled back for a passing reason is repeated a few times, with jitter, within the deadline.
     """
 
-    def __init__(self, dsn: str, deadline: Deadline) -> None:
-        """Remember where to connect; nothing is opened yet."""
+    def __init__(self, dsn: str, deadline: Deadline, retries: int = RETRIES) -> None:
+        """Remember where to connect and how often to repeat; nothing is opened yet."""
         self._dsn = dsn
         self._deadline = deadline
+        self._retries = retries
         self._connection: psycopg.Connection[Row] | None = None
 
     def transact(
@@ -93,8 +94,8 @@ class Database:
         reached or stays contended, ``Uncertain`` when the answer to a statement that is not
         repeatable was lost, and ``psycopg.Error`` for everything that repeating cannot help.
         """
-        for attempt in range(RETRIES + 1):
-            last = attempt == RETRIES or self._deadline.passed()
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries or self._deadline.passed()
             connection = self._open(last=last)
             if connection is None:
                 continue

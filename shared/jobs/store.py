@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 from psycopg.types.json import Jsonb
 
 from shared.db.statement import statement
-from shared.errors import Code, Refused, Stale, Uncertain
+from shared.errors import Code, Passing, Refused, Stale, Uncertain
 from shared.jobs import rules
-from shared.jobs.model import Claim, Job, State
+from shared.jobs.model import Claim, Event, Job, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,8 +65,11 @@ def claim(control: Database, search: Search) -> Claim | Job | None:
                 "takeovers_max": rules.TAKEOVERS_MAX,
             },
         )
-    except Uncertain:
-        rows = control.transact(_sql("find_claim"), {"owner": owner}, repeatable=True)
+    except Uncertain as uncertain:
+        try:
+            rows = control.transact(_sql("find_claim"), {"owner": owner}, repeatable=True)
+        except Passing:
+            raise uncertain from None
     if not rows:
         return None
     claimed = _claim(rows[0])
@@ -104,6 +107,8 @@ def settle(control: Database, claim: Claim, progress: Progress) -> Job:
     Raises ``Stale`` when the claim was lost and ``Uncertain`` when that cannot be found out; nothing
     of this unit was recorded by the first, and the lease decides after the second.
     """
+    # Taking over an expired lease was an event; how it ended is one too.
+    recovered = (Event("unit-settled-after-restart", "info", done=True),) if claim.reclaimed else ()
     params = claim.fence.params() | {
         "final": progress.final,
         "page_size": rules.grown(claim.job),
@@ -116,7 +121,7 @@ def settle(control: Database, claim: Claim, progress: Progress) -> Job:
         "new_tail": progress.tail,
         "ledger": Jsonb([asdict(entry) for entry in progress.ledger]),
         "released": list(progress.released),
-        "events": Jsonb([asdict(event) for event in progress.events]),
+        "events": Jsonb([asdict(event) for event in progress.events + recovered]),
         "reclaimed": claim.reclaimed,
     }
     for _ in range(LOOK_BACKS + 1):
@@ -147,10 +152,16 @@ def set_back(control: Database, claim: Claim, setback: rules.Setback) -> Job:
         "done": setback.event.done,
         "reclaimed": claim.reclaimed,
     }
-    rows = _settled(control, "set_back", params) or _settled(control, "set_back", params)
-    if not rows:
-        raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
-    return Job.from_row(rows[0])
+    for _ in range(LOOK_BACKS + 1):
+        if rows := _settled(control, "set_back", params):
+            return Job.from_row(rows[0])
+        found = _look_back(control, claim, claim.fence.seq)
+        if found and found[0]["owner"] is None and found[0]["generation"] == claim.fence.generation:
+            # Given back at our generation: by us, since an operator's action would have moved it.
+            return Job.from_row(found[0])
+        if not found or not _still_held(found[0], claim):
+            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
 
 
 def get(control: Database, job_id: UUID) -> Job:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.archive import opening as first_look
+from shared.archive.describe import manifest_difference, manifest_of
+from shared.archive.examine import STRUCTURAL
 from shared.archive.names import TableName
 from shared.archive.page import Page, batch
 from shared.archive.shape import Difference, Opening, difference, opening_json, parse_opening
 from shared.archive.source import GONE, reader_name, snapshot, terminate_older
-from shared.chain import manifest as chain
 from shared.chain.batch import Header, file_name
 from shared.chain.canonical import sha256_hex
-from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest, parse_manifest
+from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest
 from shared.chain.verdict import Broken
 from shared.chain.verify import BatchProof, Position, verify_batch
 from shared.errors import Code, Verdict
@@ -82,11 +83,11 @@ def next_batch(work: Work, claim: Claim) -> Batch:
     """Find where the chain stands, and check that the volume has what the database confirmed."""
     volume = work.storage.volume
     found = bool(claim.job.reserved) and _is_there(work, claim.job)
-    if claim.barred is not None and not found:
-        raise Verdict(claim.barred, kind=claim.job.kind)
-    _check_budgets(work, claim.job)
+    # What landed is confirmed whatever has changed since: it is durable, and its bytes are spent.
+    if not found:
+        _check_allowed(work, claim)
     claim, opening = _opened(work, claim)
-    manifest = _manifest(claim.job, opening)
+    manifest = manifest_of(claim.job, opening)
     content = encode_manifest(manifest)
     position = _position(claim.job, opening, content)
     with publish.job_directory(volume, claim.job.directory, create=position.seq == 0) as directory:
@@ -188,9 +189,14 @@ def _is_there(work: Work, job: Job) -> bool:
         return False
 
 
-def _check_budgets(work: Work, job: Job) -> None:
-    """Stop before reading when nothing more may be written; the exact check comes before publishing."""
-    ledger = work.storage.ledger
+def _check_allowed(work: Work, claim: Claim) -> None:
+    """Stop before reading when nothing more may be exported, or a budget is used up already.
+
+    The exact check of the budgets comes before publishing, when the size is known.
+    """
+    job, ledger = claim.job, work.storage.ledger
+    if claim.barred is not None:
+        raise Verdict(claim.barred, kind=job.kind)
     volume_used = ledger.used_bytes + ledger.reserved_bytes - job.reserved
     if job.bytes >= job.max_bytes:
         raise Verdict(Code.STORAGE_LIMIT, cause="job-budget", used=job.bytes, limit=job.max_bytes)
@@ -227,25 +233,6 @@ def _source(work: Work, claim: Claim) -> psycopg.Connection[Row]:
     return connection
 
 
-def _manifest(job: Job, opening: Opening) -> Manifest:
-    """Build the manifest from what the database fixed, so that every writer builds the same."""
-    policy, previous = job.input["policy"], job.input["previous"]
-    return Manifest(
-        job=str(job.id),
-        namespace=chain.Namespace(str(job.namespace_id), job.input["namespace"]),
-        kind=job.kind or "",
-        definition=job.input["definition"],
-        window=chain.Window(opening.after, opening.cutoff),
-        policy=chain.Policy(policy["revision"], policy["after_days"]),
-        batch_size=job.batch_size,
-        source=chain.Source(opening.database, opening.encoding),
-        tables=opening.shape.tables,
-        key=tuple(column.name for column in opening.shape.order[1:]),
-        time=opening.shape.order[0].name,
-        previous=chain.Previous(previous["job"], previous["tail"]) if previous else None,
-    )
-
-
 def _position(job: Job, opening: Opening, manifest_bytes: bytes) -> Position:
     """Return where the chain stands according to what the database confirmed."""
     checkpoint = job.checkpoint or {"cursor": opening.after, "rows": 0}
@@ -264,18 +251,7 @@ def _position(job: Job, opening: Opening, manifest_bytes: bytes) -> Position:
 def _check_manifest(directory: int, expected: bytes) -> None:
     found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES)
     if found != expected:
-        raise _manifest_differs(found, expected)
-
-
-def _manifest_differs(found: bytes, expected: bytes) -> Verdict:
-    """Tell a source whose tables changed from a manifest that somebody else's hand was in."""
-    try:
-        other, ours = parse_manifest(found), parse_manifest(expected)
-    except Broken as broken:
-        return Verdict(Code.FILE_CHECK_FAILED, file=MANIFEST_NAME, cause=str(broken.reason))
-    if replace(other, tables=ours.tables) == ours:
-        return Verdict(Code.SCHEMA_CHANGED, cause="manifest", table=ours.root.label)
-    return Verdict(Code.FILE_CHECK_FAILED, file=MANIFEST_NAME, cause="differs")
+        raise manifest_difference(found, expected)
 
 
 def _check_tail(directory: int, position: Position) -> None:
@@ -317,7 +293,7 @@ def _page_bytes(work: Work, unit: Batch, page: Page) -> Generator[bytes, None, N
                 raise _schema_changed(changed)
             yield from batch(connection, unit.opening, page)
     except Verdict as verdict:
-        if verdict.params.get("cause") in STRUCTURAL:
+        if verdict.params.get("cause") in GONE | STRUCTURAL:
             raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict
         raise
 
@@ -376,24 +352,6 @@ def _publish_manifest(work: Work, unit: Batch, directory: int) -> None:
     finally:
         publish.discard(volume, temp)
 
-
-# A table that no longer fits the kind in the middle of a job: it changed since the job began.
-STRUCTURAL = GONE | {
-    "TABLE_MISSING",
-    "NOT_A_TABLE",
-    "COLUMN_MISSING",
-    "KEY_MISSING",
-    "KEY_NULLABLE",
-    "KEY_NOT_UNIQUE",
-    "COLUMN_GENERATED",
-    "COLUMN_TYPE",
-    "TIME_TYPE",
-    "TIME_UNIT",
-    "FOREIGN_KEY_MISSING",
-    "FOREIGN_KEY_AMBIGUOUS",
-    "PARENT_NOT_UNIQUE",
-    "INHERITED",
-}
 
 ARCHIVE = Operation[Batch, Landed, Proven](
     name="archive",

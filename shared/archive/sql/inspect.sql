@@ -11,7 +11,8 @@ WITH asked AS (
 )
 SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
     kind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs,
-    has_table_privilege(oid, 'SELECT') OR has_any_column_privilege(oid, 'SELECT') AS readable,
+    -- Of the whole table: that is what locking it asks for, and the lock comes before the snapshot.
+    has_table_privilege(oid, 'SELECT') AS readable,
     row_security_active(oid) AS row_security,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(

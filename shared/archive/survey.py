@@ -1,0 +1,136 @@
+"""What can be said of kinds by looking at the databases their tables are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from shared.archive.examine import Finding, Problem, examine, tables_of
+from shared.archive.page import copied, root_query
+from shared.archive.shape import Opening, Shape, TimeSort
+from shared.archive.source import snapshot
+from shared.db.statement import statement
+from shared.errors import Code, Refused, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import psycopg
+
+    from shared.archive.kinds import NamedKind
+    from shared.archive.source import SourceConnection
+    from shared.db.connect import Row
+
+READER = "tallystick survey"
+STATEMENT_SECONDS = 10.0
+# A place in time that every database can write; nothing is read up to it.
+ANY_CUTOFF = {
+    TimeSort.INSTANT: "1970-01-01 00:00:00+00",
+    TimeSort.LOCAL: "1970-01-01 00:00:00",
+    TimeSort.DATE: "1970-01-01",
+    TimeSort.NUMBER: "0",
+}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found about one kind; ``there`` says whether its root table is."""
+
+    kind: NamedKind
+    there: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def refuses(self) -> bool:
+        """Tell whether the kind cannot be archived."""
+        return any(finding.refuses for finding in self.findings)
+
+
+def chosen(kinds: Mapping[str, NamedKind], name: str, namespace: str | None = None) -> NamedKind:
+    """Return a kind by name, for a namespace.
+
+    Raises ``Refused`` when there is no such kind, or it belongs to another namespace.
+    """
+    kind = kinds.get(name)
+    if kind is None:
+        raise Refused(Code.KIND_UNKNOWN, kind=name, known=sorted(kinds))
+    owner = kind.only_namespace
+    if namespace is not None and owner not in (None, namespace):
+        raise Refused(Code.NAMESPACE_MISMATCH, kind=name, belongs_to=owner, namespace=namespace)
+    return kind
+
+
+def require_table(connection: psycopg.Connection[Row], kind: NamedKind) -> None:
+    """Raise ``Refused`` for a built-in kind whose table comes with a later version."""
+    if kind.source == "control" and not roots_there(connection, [kind])[kind.name]:
+        raise Refused(Code.KIND_TABLE_MISSING, kind=kind.name, table=kind.kind.root)
+
+
+def roots_there(connection: psycopg.Connection[Row], kinds: Iterable[NamedKind]) -> dict[str, bool]:
+    """Say of each kind, by name, whether its root table is in the database."""
+    roots = {kind.name: tables_of(kind.definition)[0] for kind in kinds}
+    with snapshot(
+        connection, list(roots.values()), name=READER, seconds=STATEMENT_SECONDS, lock=False
+    ) as facts:
+        found = {each.name: bool(each.row["found"]) for each in facts}
+    return {name: found[root] for name, root in roots.items()}
+
+
+def survey(source: SourceConnection, kind: NamedKind) -> Survey:
+    """Hold a kind against its tables, its conditions included, and return everything found.
+
+    Raises ``Trouble`` when the database cannot be asked.
+    """
+    connection = source.open()
+    definition = kind.definition
+    with snapshot(
+        connection, tables_of(definition), name=READER, seconds=STATEMENT_SECONDS, lock=False
+    ) as facts:
+        shape, findings = examine(definition, facts)
+        there = bool(facts[0].row["found"])
+        visible = connection.execute(statement("shared.archive", "sees_activity")).fetchone()
+    if there and visible is not None and not visible["sees"]:
+        findings += (Finding(Problem.ACTIVITY_HIDDEN),)
+    if shape is not None:
+        findings += _conditions(connection, shape)
+    return Survey(kind, there, findings)
+
+
+def _conditions(connection: psycopg.Connection[Row], shape: Shape) -> tuple[Finding, ...]:
+    """Have the server read each condition, and no row: the words of the deployment are tried out here."""
+    queries = {shape.tables[0].label: root_query(_opening(shape), None, 0)}
+    for relation in shape.relations[1:]:
+        if relation.where is not None:
+            table = relation.table
+            queries[table.label] = sql.SQL(
+                "COPY (SELECT 1 FROM {} AS c WHERE (\n{}\n) LIMIT 0) TO STDOUT"
+            ).format(sql.Identifier(table.schema, table.name), sql.SQL(relation.where))
+    findings = (_condition(connection, table, query) for table, query in queries.items())
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def _condition(
+    connection: psycopg.Connection[Row], table: str, query: sql.Composed
+) -> Finding | None:
+    try:
+        with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
+            for _ in copied(connection, query):
+                pass
+    except Verdict as verdict:
+        detail = verdict.params.get("detail")
+        return Finding(Problem.WHERE_INVALID, {"table": table, "detail": detail})
+    return None
+
+
+def _opening(shape: Shape) -> Opening:
+    return Opening(
+        shape=shape,
+        after=None,
+        cutoff=ANY_CUTOFF[shape.time_sort],
+        namespace_value="",
+        database="",
+        encoding="",
+        late_rows=None,
+    )

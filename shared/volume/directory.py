@@ -1,0 +1,92 @@
+"""One archive directory, wherever it lies, handed to the verifier: no volume, lock or database needed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.chain.batch import file_name
+from shared.chain.manifest import MANIFEST_NAME
+from shared.chain.verdict import Broken, Reason, Verdict
+from shared.chain.verify import ChainReport, verify_chain
+from shared.errors import Code, Refused
+from shared.volume.files import (
+    READ,
+    chunks_of,
+    errno_name,
+    names_in,
+    opened_file,
+    read_whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BATCH_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
+MANIFEST_MAX_BYTES = 16 * 1024 * 1024
+
+
+def verified(path: Path, expected_sha256: str | None = None) -> ChainReport:
+    """Judge the archive in a directory, following no link and opening nothing but its own files.
+
+    Raises ``Refused`` (DIRECTORY_UNREADABLE) when the directory or a file of it cannot be read: only
+    bytes that were read prove anything.
+    """
+    with _readable(path), _opened(path) as directory:
+        try:
+            numbers = _batches(directory)
+            manifest, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+        except Broken as broken:
+            return ChainReport(
+                Verdict.BROKEN, broken.reason, broken.params, None, (), None, anchored=False
+            )
+        batches = ((seq, _chunks(directory, seq)) for seq in numbers)
+        return verify_chain(manifest, batches, expected_sha256=expected_sha256)
+
+
+def _batches(directory: int) -> list[int]:
+    """Return the numbers of the batch files, ascending; raises ``Broken`` for whatever else is there."""
+    names = names_in(directory)
+    numbers = []
+    for name in names:
+        match = BATCH_FILE.fullmatch(name)
+        if name != MANIFEST_NAME and (match is None or file_name(int(match[1])) != name):
+            raise Broken(Reason.ENTRY_FOREIGN, entry=name)
+        if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            raise Broken(Reason.ENTRY_NOT_REGULAR, entry=name)
+        if match is not None:
+            numbers.append(int(match[1]))
+    if MANIFEST_NAME not in names:
+        raise Broken(Reason.MANIFEST_MISSING)
+    return sorted(numbers)
+
+
+def _chunks(directory: int, seq: int) -> Iterator[bytes]:
+    # Opened when its turn comes: one descriptor at a time, however long the chain.
+    with opened_file(directory, file_name(seq)) as fd:
+        yield from chunks_of(fd)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, READ | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # With O_DIRECTORY a link is answered as "not a directory"; people are told what it is.
+        link = error.errno == errno.ENOTDIR and path.is_symlink()
+        cause = "ELOOP" if link else errno_name(error)
+        raise Refused(Code.DIRECTORY_UNREADABLE, directory=str(path), cause=cause) from error
