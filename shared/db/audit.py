@@ -37,7 +37,7 @@ class Signature:
 
     def __post_init__(self) -> None:
         """Refuse a reason that explains nothing or does not fit one line."""
-        size = len(self.reason.encode())
+        size = len(self.reason.encode(errors="surrogatepass"))
         if not self.reason.strip() or size > REASON_MAX_BYTES or not self.reason.isprintable():
             raise Refused(Code.REASON_INVALID, limit=REASON_MAX_BYTES)
 

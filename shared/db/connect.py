@@ -30,7 +30,7 @@ RETRIES = 4
 RETRY_SECONDS = 0.05
 
 # The transaction was rolled back for certain and may succeed when repeated.
-ROLLED_BACK = frozenset({"40001", "40P01", "55P03", "57014"})
+ROLLED_BACK = frozenset({"25P03", "40001", "40P01", "55P03", "57014"})
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 LIMITS = (

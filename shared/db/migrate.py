@@ -91,9 +91,14 @@ def migrate(dsn: str) -> tuple[int, ...]:
 
 def _connected(dsn: str) -> psycopg.Connection[dict[str, object]]:
     try:
-        return connect(dsn)
+        connection = connect(dsn)
     except psycopg.Error as error:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+    # Whatever the database defaults to: with a snapshot older than its lock, the second of two processes
+    # would not see the work of the first.
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    connection.read_only = False
+    return connection
 
 
 def _lock(connection: psycopg.Connection[dict[str, object]]) -> None:

@@ -46,9 +46,7 @@ def _found(code: str, cause: object, language: str) -> Entry:
         return refined
     # The cause is a code of its own: what is wrong with a kind, or why a chain is broken.
     if reason := entry(language, cause):
-        return Entry(
-            f"{general.happened} {reason.happened}", reason.next_step or general.next_step
-        )
+        return Entry(f"{general.happened} {reason.happened}", reason.next_step or general.next_step)
     return general
 
 

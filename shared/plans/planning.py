@@ -84,6 +84,9 @@ def _find(
         "kind": wanted.kind,
         "storage_id": wanted.storage_id,
     }
+    # Locked first and looked at in a statement of its own: one that waited for scheduling to let go of
+    # the plan would not see the job that scheduling has made.
+    connection.execute(statement("shared.plans", "lock_plan"), params)
     return connection.execute(statement("shared.plans", "find_plan"), params).fetchone()
 
 

@@ -30,16 +30,23 @@ def visit(control: Database, volume: Volume) -> Ledger:
     Raises ``Missing`` when the inodes are not those recorded: this is a copy of the volume, or it was
     restored from a backup, and an operator must say that it shall be used.
     """
-    inodes = {"root_inode": str(volume.root_inode), "marker_inode": str(volume.marker_inode)}
     rows = control.transact(
         statement("shared.volume", "visit"),
-        {"storage_id": volume.storage_id, **inodes},
+        {"storage_id": volume.storage_id, **_inodes(volume)},
         repeatable=True,
     )
     row = rows[0]
-    if any(row[name] != inode for name, inode in inodes.items()):
-        raise Missing(Code.STORAGE_UNAVAILABLE, cause="copied", storage_id=volume.storage_id)
+    _check_inodes(row, volume)
     return Ledger(row["used_bytes"], row["reserved"], row["waiting"], row["uncredentialed"])
+
+
+def recognise(control: Database, volume: Volume) -> None:
+    """Check that the volume is the one recorded, if it was ever used, and record nothing.
+
+    Raises ``Missing`` as ``visit`` does.
+    """
+    for row in listed(control, volume.storage_id):
+        _check_inodes(row, volume)
 
 
 def listed(control: Database, storage_id: str | None = None) -> list[Row]:
@@ -50,7 +57,10 @@ def listed(control: Database, storage_id: str | None = None) -> list[Row]:
 
 
 def adopt(control: Database, volume: Volume, signature: Signature) -> Row:
-    """Accept this copy of a volume as the volume from now on; raises ``Refused`` for one never used."""
+    """Accept this copy of a volume as the volume from now on.
+
+    Raises ``Refused`` for one that was never used, or a stale revision.
+    """
     params = {
         "storage_id": volume.storage_id,
         "root_inode": str(volume.root_inode),
@@ -60,6 +70,8 @@ def adopt(control: Database, volume: Volume, signature: Signature) -> Row:
         before = connection.execute(statement("shared.volume", "lock_volume"), params).fetchone()
         if before is None:
             raise Refused(Code.VOLUME_UNKNOWN, storage_id=volume.storage_id)
+        if signature.revision not in (None, before["revision"]):
+            raise Refused(Code.REVISION_STALE, seen=signature.revision, current=before["revision"])
         after = connection.execute(statement("shared.volume", "adopt"), params).fetchone()
         record(
             connection, signature, Change("adopt", "volume", volume.storage_id, None, before, after)
@@ -73,3 +85,12 @@ def directories(control: Database, storage_id: str, after: str, limit: int) -> d
     params = {"storage_id": storage_id, "after": after, "limit": limit}
     rows = control.transact(statement("shared.volume", "directories"), params, repeatable=True)
     return {row["directory"]: row["bytes"] for row in rows}
+
+
+def _inodes(volume: Volume) -> dict[str, str]:
+    return {"root_inode": str(volume.root_inode), "marker_inode": str(volume.marker_inode)}
+
+
+def _check_inodes(row: Row, volume: Volume) -> None:
+    if any(row[name] != inode for name, inode in _inodes(volume).items()):
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="copied", storage_id=volume.storage_id)

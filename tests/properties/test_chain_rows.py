@@ -58,7 +58,7 @@ def rows_one_by_one(data: bytes, columns: int) -> tuple[list[list[bytes]], bytes
 
 
 @given(tricky, st.integers(1, 3), st.lists(st.integers(1, 9), min_size=1), st.booleans())
-@settings(max_examples=1000)
+@settings(max_examples=500)
 def test_a_block_is_counted_as_if_read_byte_by_byte(
     block: bytes, columns: int, sizes: list[int], ended: bool
 ) -> None:

@@ -6,4 +6,3 @@ FROM tallystick.plan
 WHERE operation = %(operation)s
   AND (operation = 'archive' AND namespace_id = %(namespace_id)s AND kind = %(kind)s
        OR operation = 'scan' AND storage_id = %(storage_id)s)
-FOR UPDATE OF plan

@@ -102,6 +102,12 @@ def test_trailing_bytes_are_broken() -> None:
     assert reason_of([chain()[1][0] + b"\0"]) is Reason.FRAME_TRAILING
 
 
+def test_trailing_bytes_are_broken_also_when_they_come_alone() -> None:
+    manifest, files = chain()
+    report = verify_chain(manifest, [(1, [files[0], b"", b"\0"])])
+    assert report.reason is Reason.FRAME_TRAILING
+
+
 def test_an_appended_frame_is_broken() -> None:
     files = chain()[1]
     assert reason_of([files[0] + files[1]]) is Reason.FRAME_TRAILING

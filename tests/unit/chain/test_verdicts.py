@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from shared.chain.canonical import sha256_hex
-from shared.chain.verdict import Reason, Verdict
+from shared.chain.verdict import Broken, Reason, Verdict
 from shared.chain.verify import Position, start, verify_batch, verify_chain
 from tests.unit.chain.scribe import MANIFEST, PAGES, chain, numbered, page, stored
 
@@ -98,6 +98,16 @@ def test_a_file_after_a_final_batch_is_damage_even_past_the_expected_tail() -> N
     report = verify_chain(manifest, numbered(more), expected_sha256=sha256_hex(files[-1]))
     assert report.reason is Reason.FILE_AFTER_FINAL
     assert report.params == {"file": "000004.sql.zst", "final": 3}
+
+
+def test_a_walk_does_not_go_on_from_a_final_batch() -> None:
+    manifest_bytes, files = chain()
+    manifest, position = start(manifest_bytes)
+    for data in files:
+        _, position = verify_batch(manifest, position, [data])
+    with pytest.raises(Broken) as caught:
+        verify_batch(manifest, position, [files[-1]])
+    assert caught.value.reason is Reason.FILE_AFTER_FINAL
 
 
 def test_a_missing_file_is_named() -> None:

@@ -1,0 +1,213 @@
+"""``jobs``: what was done, what is open, and what an operator may do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from handlers.cli.answer import Answer, answering
+from handlers.cli.options import (
+    ActorOption,
+    LimitOption,
+    NamespaceOption,
+    ReasonOption,
+    RevisionOption,
+)
+from handlers.cli.values import size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from handlers.shape import Json
+
+app = typer.Typer(
+    help="What was done, what is open, and what to do about it.", no_args_is_help=True
+)
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its id, or the first 8 characters of it.")
+]
+
+
+@app.command("list")
+@answering
+def list_(
+    namespace: NamespaceOption = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="JOB", help="Show what is older than this job.")
+    ] = None,
+    limit: LimitOption = 20,
+) -> Answer:
+    """Show jobs, newest first."""
+    from handlers import shape
+    from handlers.cli.session import session
+    from handlers.cli.table import short, table
+    from shared.jobs import reading, store
+    from shared.messages.template import size_text
+    from shared.plans import namespaces
+
+    with session() as opened:
+        control = opened.control
+        owner = namespaces.find(control, namespace)["id"] if namespace else None
+        seen = reading.find(control, before) if before else None
+        # One more than asked for tells whether there is another page.
+        found = store.newest(control, namespace_id=owner, before=seen, limit=limit + 1)
+    items = [shape.job(job) for job in found[:limit]]
+    next_before = items[-1]["id"] if len(found) > limit else ""
+    columns = ("JOB", "KIND", "STATE", ">BATCHES", ">ROOTS", ">BYTES", "ERROR")
+    rows = [
+        (
+            *(short(item["id"]), item["kind"] or item["operation"], item["state"]),
+            *(item["batches"], item["roots"], size_text(item["bytes"]), item["error_code"]),
+        )
+        for item in items
+    ]
+
+    def show(out: Console) -> None:
+        table(out, columns, rows, "There are no jobs yet: plans make them.", folds=["KIND"])
+        if next_before:
+            out.print(f"Older ones: tallystick jobs list --before {short(next_before)}")
+
+    return Answer({"items": items, "next_before": next_before}, show)
+
+
+@app.command("show")
+@answering
+def show(job: JobArgument) -> Answer:
+    """Show all there is to know about a job."""
+    from handlers import shape
+    from handlers.cli.session import session
+    from shared.jobs import reading, store
+    from shared.recovery import report
+
+    with session() as opened:
+        control = opened.control
+        job_id = reading.find(control, job)
+        found = store.get(control, job_id)
+        units = store.units(control, job_id)
+        events = report.newest(control, report.Query(job_id=job_id))
+    item = shape.job_in_full(found, units, events)
+    return Answer(item, lambda out: _show(out, item))
+
+
+@app.command("retry")
+@answering
+def retry(
+    job: JobArgument,
+    reason: ReasonOption,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Raise the job's budget, e.g. 10GiB."),
+    ] = None,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Try a FAILED job again from where it stands."""
+    return _acted("retry", job, actor, reason, revision, max_bytes=max_bytes)
+
+
+@app.command("abandon")
+@answering
+def abandon(
+    job: JobArgument,
+    reason: ReasonOption,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Close an open job; its files stay.
+
+    Its plan may then make a new one.
+    """
+    return _acted("abandon", job, actor, reason, revision)
+
+
+@app.command("pause")
+@answering
+def pause(
+    job: JobArgument,
+    reason: ReasonOption,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Pause a job until it is resumed."""
+    return _acted("pause", job, actor, reason, revision)
+
+
+@app.command("resume")
+@answering
+def resume(
+    job: JobArgument,
+    reason: ReasonOption,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Let a PAUSED job go on."""
+    return _acted("resume", job, actor, reason, revision)
+
+
+def _acted(
+    action: str,
+    job: str,
+    actor: str | None,
+    reason: str,
+    revision: int | None,
+    *,
+    max_bytes: int | None = None,
+) -> Answer:
+    from handlers import shape
+    from handlers.cli.session import session, signed
+    from shared.jobs import reading, steer
+    from shared.jobs.rules import Action
+
+    signature = signed(actor, reason, revision)
+    with session() as opened:
+        job_id = reading.find(opened.control, job)
+        after = steer.act(opened.control, job_id, Action(action), signature, max_bytes=max_bytes)
+    item = shape.job(after)
+    text = f"Job {item['id']} is {item['state']} (revision {item['revision']})."
+    return Answer(item, lambda out: out.print(text, soft_wrap=True))
+
+
+def _show(out: Console, item: Json) -> None:
+    from handlers.cli.table import facts, minute, short, table
+    from shared.messages.template import size_text
+
+    facts(
+        out,
+        [
+            ("job", item["id"]),
+            ("operation", item["operation"]),
+            ("kind", item["kind"]),
+            ("state", f"{item['state']} (revision {item['revision']})"),
+            ("batches", item["batches"]),
+            ("roots", item["roots"]),
+            ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
+            ("batch size", item["batch_size"]),
+            ("attempts", item["attempts"]),
+            ("tail", item["last_sha256"]),
+            ("volume", item["storage_id"]),
+            ("directory", item["directory"]),
+            ("created", minute(item["created_at"])),
+            ("updated", minute(item["updated_at"])),
+            ("next attempt", minute(item["next_attempt_at"])),
+            ("closed", minute(item["closed_at"])),
+        ],
+    )
+    if item["error"]:
+        out.print(f"\n{item['error']['message']}", style="red", soft_wrap=True)
+        out.print(f"{item['error']['next']}", soft_wrap=True)
+    out.print("\nNewest units")
+    rows = [
+        (
+            *(unit["seq"], unit["roots"], size_text(unit["bytes"])),
+            *(minute(unit["settled_at"]), short(unit["sha256"])),
+        )
+        for unit in item["units"]
+    ]
+    table(out, (">UNIT", ">ROOTS", ">BYTES", "SETTLED (UTC)", "SHA-256"), rows, "None yet.")
+    out.print("\nNewest events")
+    events = [
+        (minute(event["occurred_at"]), event["severity"], event["type"], event["reason_code"])
+        for event in item["events"]
+    ]
+    table(out, ("AT (UTC)", "SEVERITY", "EVENT", "REASON"), events, "None.", folds=["EVENT"])

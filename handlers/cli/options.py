@@ -1,0 +1,28 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ReasonOption = Annotated[
+    str, typer.Option("--reason", help="Why, in one line; it is kept in the audit.")
+]
+ActorOption = Annotated[
+    str | None, typer.Option("--actor", help="Who does it.", show_default="the OS user")
+]
+RevisionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--revision", min=0, help="Refuse if it was changed since this revision was seen."
+    ),
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("--namespace", help="May be left out while there is only one."),
+]
+EnableOption = Annotated[
+    bool | None, typer.Option("--enable/--disable", help="Switch it on or off.")
+]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100, help="At most this many.")]

@@ -1,0 +1,138 @@
+"""``plan``: how often and how a kind is archived, or a volume scanned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from handlers.cli.answer import Answer, answering
+from handlers.cli.options import (
+    ActorOption,
+    EnableOption,
+    NamespaceOption,
+    ReasonOption,
+    RevisionOption,
+)
+from handlers.cli.values import duration, size
+
+if TYPE_CHECKING:
+    from handlers.cli.session import Session
+    from handlers.shape import Json
+
+app = typer.Typer(help="How often a kind is archived or a volume scanned.", no_args_is_help=True)
+
+
+@app.command("list")
+@answering
+def list_(namespace: NamespaceOption = None) -> Answer:
+    """Show the plans, with next run and open job."""
+    from handlers import shape
+    from handlers.cli.session import session
+    from handlers.cli.table import minute, short, table
+    from shared.messages.template import seconds_text
+    from shared.plans import namespaces, planning
+
+    with session() as opened:
+        owner = namespaces.find(opened.control, namespace)["id"] if namespace else None
+        items = [
+            shape.plan(row, row["namespace"]) for row in planning.listed(opened.control, owner)
+        ]
+    columns = ("NAMESPACE", "PLAN", "ON", ">EVERY", ">BATCH", ">REV", "NEXT RUN (UTC)", "JOB")
+    rows = [
+        (
+            *(item["namespace"], item["kind"] or item["operation"], item["enabled"]),
+            *(seconds_text(item["interval_seconds"]), item["batch_size"], item["revision"]),
+            *(minute(item["next_run_at"]), short(item["active_job_id"])),
+        )
+        for item in items
+    ]
+    empty = "There are no plans. `tallystick plan set KIND --every 24h --enable --reason TEXT` makes one."
+    return Answer(
+        {"items": items},
+        lambda out: table(out, columns, rows, empty, folds=["NAMESPACE", "PLAN"]),
+    )
+
+
+@app.command("set")
+@answering
+def set_(
+    *,
+    reason: ReasonOption,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Left out for a scan.")] = None,
+    operation: Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")] = (
+        "archive"
+    ),
+    every: Annotated[
+        int | None,
+        typer.Option(parser=duration, metavar="TIME", help="Between runs, 1h to 30d (24h)."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Roots, or files of a scan, at a time, 1 to 100000 (1000).")
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Budget of each job, 1MiB to 1TiB (1GiB)."),
+    ] = None,
+    scope: Annotated[
+        Literal["new", "all"] | None,
+        typer.Option(help="Go on after the last job, or take everything old each time (new)."),
+    ] = None,
+    enable: EnableOption = None,
+    namespace: NamespaceOption = None,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Make or change a plan, bound to its policy as it is.
+
+    What is left out stays as it is. A scan has one plan per volume: leave KIND out and give
+    --operation scan.
+    """
+    from handlers import shape
+    from handlers.cli.session import session, signed
+    from shared.plans import namespaces, planning
+
+    if (kind is None) != (operation == "scan"):
+        problem = "a scan has no KIND" if kind else "KIND is missing (only a scan has none)"
+        raise typer.BadParameter(problem)
+    signature = signed(actor, reason, revision)
+    with session() as opened:
+        owner = namespaces.find(opened.control, namespace)["name"]
+        _prepare(opened, kind, owner, enable=enable is True)
+        change = planning.PlanChange(
+            operation=operation,
+            kind=kind,
+            storage_id=opened.settings.archive_storage_id,
+            enabled=enable,
+            scope=scope,
+            interval_seconds=every,
+            batch_size=batch_size,
+            max_bytes=max_bytes,
+        )
+        row = planning.put(opened.control, owner, change, signature)
+    item = shape.plan(row, owner)
+    return Answer(item, lambda out: out.print(_text(item), soft_wrap=True))
+
+
+def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool) -> None:
+    """Check the kind; and have the database know the volume that a plan is to be enabled for."""
+    from handlers.cli.kinds import require
+    from handlers.cli.session import opened_volume
+    from shared.volume import ledger
+
+    if kind is not None:
+        require(opened, kind, owner)
+    if enable:
+        with opened_volume(opened.settings) as volume:
+            ledger.visit(opened.control, volume)
+
+
+def _text(item: Json) -> str:
+    from shared.messages.template import seconds_text, size_text
+
+    name = f"{item['namespace']}/{item['kind'] or item['operation']}"
+    state = "enabled" if item["enabled"] else "disabled"
+    return (
+        f"Plan of {name}: every {seconds_text(item['interval_seconds'])}, {item['batch_size']} at a"
+        f" time, {size_text(item['max_bytes'])} a job, {state} (revision {item['revision']})."
+    )

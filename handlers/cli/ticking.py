@@ -1,0 +1,169 @@
+"""``tick`` and ``run``: one unit of what is due, or one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from handlers.cli.answer import GOOD, NOT_GOOD, NOTHING_DONE, Answer, JsonOption, answering
+from handlers.cli.values import duration
+
+if TYPE_CHECKING:
+    from handlers.cli.session import Session
+    from handlers.shape import Json
+    from shared.tick import Node, Report, Wanted
+
+COLOURS = {"failed": "red", "paused": "yellow", "waiting": "yellow", "finished": "green"}
+
+
+@answering
+def tick(
+    operation: Annotated[
+        str | None,
+        typer.Argument(metavar="OPERATION", help="archive or scan; any when left out."),
+    ] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Go on until nothing is due.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> Answer:
+    """Do one unit of what is due.
+
+    Exit code 3: nothing was done, because everything that is open is paused or failed. Exit code 1: the
+    unit could not be done and will be tried again.
+    """
+    from handlers import shape
+    from handlers.cli.session import session
+    from shared import loop
+
+    with session() as opened:
+        node, wanted = _node(opened), _wanted(operation)
+        timeout = opened.settings.timeout_seconds
+        items: list[Json] = []
+
+        def told(report: Report) -> None:
+            item = shape.report(report)
+            if as_json:
+                items.append(item)
+            else:
+                show(item)
+
+        if until_idle:
+            last = loop.until_idle(node, wanted, timeout, told)
+            return Answer({"ticks": items}, code=_code(opened, last))
+        last = loop.watched(node, wanted, timeout)
+        item = shape.report(last)
+        return Answer(item, lambda _: show(item), _code(opened, last))
+
+
+@answering
+def run(
+    every: Annotated[
+        int | None,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="Between ticks, 1s to 60s (TALLYSTICK_TICK_INTERVAL).",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> Answer:
+    """Tick every interval until told to stop.
+
+    While there is work the next tick follows at once. SIGTERM or Ctrl-C ends it after the unit in hand.
+    """
+    from handlers import shape
+    from handlers.cli.session import session
+    from shared import loop
+    from shared.jobs import rules
+
+    outcomes: Counter[str] = Counter()
+    shown: list[str] = [""]
+
+    def told(report: Report) -> None:
+        item = shape.report(report)
+        outcomes[item["outcome"]] += 1
+        line = "" if item["job"] else f"{item['outcome']} {item['code']}"
+        # Said once, not every ten seconds.
+        if not as_json and (not line or line != shown[0]):
+            show(item)
+        shown[0] = line
+
+    with session() as opened:
+        settings = opened.settings
+        interval = settings.tick_interval if every is None else rules.within(every, 1, 60, "every")
+        loop.every(_node(opened), _wanted(None), settings.timeout_seconds, interval, told)
+    return Answer({"ticks": outcomes.total(), "outcomes": dict(outcomes)})
+
+
+def show(item: Json) -> None:
+    """Print one tick as one line; what stands in the way comes below it."""
+    from handlers.cli.answer import console
+
+    out = console()
+    out.print(line(item), style=COLOURS.get(item["outcome"], ""), soft_wrap=True)
+    told = item if item["code"] else item["note"]
+    if told:
+        out.print(f"  {told['message']}", soft_wrap=True)
+        if told["next"]:
+            out.print(f"  {told['next']}", soft_wrap=True)
+
+
+def line(item: Json) -> str:
+    """Return one tick in one line."""
+    from handlers.cli.table import short
+    from shared.messages.template import seconds_text, size_text
+
+    job = item["job"]
+    spent = seconds_text(item["seconds"])
+    if job is None:
+        what = "nothing is due" if item["outcome"] == "idle" else item["code"] or ""
+        return f"{item['outcome']:<10}  {what}  {spent}"
+    parts = [item["outcome"].ljust(10), job["kind"] or job["operation"], str(short(job["id"]))]
+    if item["code"]:
+        parts.append(item["code"])
+    else:
+        scan = job["operation"] == "scan"
+        parts.append(f"{'step' if scan else 'batch'} {item['seq']}")
+        parts.append(f"{item['roots']} {'files' if scan else 'roots'}")
+        parts.append(size_text(item["bytes"]))
+    if item["reclaimed"]:
+        parts.append("taken over")
+    return "  ".join([*parts, spent])
+
+
+def _node(opened: Session) -> Node:
+    from shared import wiring
+
+    return wiring.node(opened.settings, opened.url)
+
+
+def _wanted(operation: str | None) -> Wanted:
+    from shared.errors import Code, Refused
+    from shared.operations.registry import OPERATIONS
+    from shared.tick import Wanted
+
+    if operation is not None and operation not in OPERATIONS:
+        raise Refused(Code.OPERATION_UNKNOWN, operation=operation, known=sorted(OPERATIONS))
+    return Wanted(operation)
+
+
+def _code(opened: Session, last: Report) -> int:
+    from shared.errors import Code
+    from shared.jobs.model import Ending
+    from shared.jobs.reading import open_jobs
+
+    ending, code = last.outcome.ending, last.outcome.code
+    if ending in {Ending.FAILED, Ending.PAUSED}:
+        return NOTHING_DONE
+    if ending in {Ending.PROGRESSED, Ending.FINISHED, Ending.STALE}:
+        return GOOD
+    if ending is Ending.UNCERTAIN or code is Code.DATABASE_UNAVAILABLE:
+        return NOT_GOOD
+    if last.job is None and open_jobs(opened.control).only_stuck:
+        return NOTHING_DONE
+    free = code in {None, Code.STORAGE_BUSY, Code.VOLUME_NOT_CONFIGURED, Code.TOO_LITTLE_TIME}
+    # A page that was too large is tried again at once, smaller: no reason to alarm anybody.
+    return GOOD if free or last.outcome.wait_seconds == 0.0 else NOT_GOOD

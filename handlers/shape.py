@@ -1,0 +1,300 @@
+"""The shapes in which answers leave the program: plain values for JSON, the same from every handler."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from shared.messages import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.archive.survey import Survey
+    from shared.chain.verify import ChainReport
+    from shared.db.connect import Row
+    from shared.errors import TallystickError
+    from shared.jobs.model import Job
+    from shared.jobs.reading import NamedJob
+    from shared.tick import Report
+
+Json = dict[str, Any]
+
+
+def time(value: datetime | None) -> str | None:
+    """Return a time as RFC 3339 in UTC, to the microsecond."""
+    if value is None:
+        return None
+    return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def told(
+    code: str, params: Mapping[str, object], about: Mapping[str, object] | None = None
+) -> Json:
+    """Return a code with its parameters and its words; ``about`` is what else the words may name."""
+    found = words(code, {**(about or {}), **params})
+    return {
+        "code": code,
+        "params": dict(params),
+        "message": found.happened,
+        "next": found.next_step,
+    }
+
+
+def error(error: TallystickError, about: Mapping[str, object] | None = None) -> Json:
+    """Return an error with its words."""
+    return told(str(error.code), error.params, about)
+
+
+def job(job: Job) -> Json:
+    """Return a job as operators see it: no cursor, no owner, no generation of its lease."""
+    return {
+        "id": str(job.id),
+        "operation": job.operation,
+        "namespace_id": str(job.namespace_id),
+        "kind": job.kind,
+        "plan_revision": _revision(job.plan_revision),
+        "policy_revision": _revision(job.policy_revision),
+        "storage_id": job.storage_id,
+        "batch_size": job.batch_size,
+        "max_bytes": job.max_bytes,
+        "state": str(job.state),
+        "revision": str(job.revision),
+        "attempts": job.attempts,
+        "batches": job.batches,
+        "roots": job.roots,
+        "bytes": job.bytes,
+        "last_sha256": job.last_sha256,
+        "error_code": job.error_code,
+        "lease_until": time(job.lease_until),
+        "created_at": time(job.created_at),
+        "updated_at": time(job.updated_at),
+    }
+
+
+def job_in_full(found: Job, units: list[Row], events: list[Row]) -> Json:
+    """Return a job with what went wrong, its newest units and its newest events."""
+    failure = found.error_code
+    return job(found) | {
+        "error": told(failure, found.error_params or {}, _about(found)) if failure else None,
+        "next_attempt_at": time(found.due_at) if not found.state.closed else None,
+        "closed_at": time(found.closed_at),
+        "directory": found.directory if found.operation == "archive" else None,
+        "errors": found.errors,
+        "units": [unit(row) for row in units],
+        "events": [_without(event(row), "checkpoint") for row in events],
+    }
+
+
+def unit(row: Row) -> Json:
+    """Return a settled unit, without the cursor it ended at."""
+    return {
+        "seq": row["seq"],
+        "sha256": row["sha256"],
+        "bytes": row["bytes"],
+        "roots": row["roots"],
+        "settled_at": time(row["settled_at"]),
+        "evidence": _without(row["evidence"], "last"),
+    }
+
+
+def event(row: Row) -> Json:
+    """Return a recovery event with its words."""
+    reason = row["reason_code"] or row["type"]
+    about = {"job": str(row["job_id"])} if row["job_id"] else {}
+    found = words(reason, {**about, **(row["reason_params"] or {})})
+    return {
+        "id": str(row["id"]),
+        "occurred_at": time(row["occurred_at"]),
+        "recorded_at": time(row["recorded_at"]),
+        "type": row["type"],
+        "severity": row["severity"],
+        "source": row["source"],
+        "done": row["done"],
+        "actor": row["actor"],
+        "address": row["address"],
+        "namespace_id": str(row["namespace_id"]) if row["namespace_id"] else None,
+        "job_id": str(row["job_id"]) if row["job_id"] else None,
+        "operation": row["operation"],
+        "checkpoint": row["checkpoint"],
+        "attempt": row["attempt"],
+        "next_attempt_at": time(row["next_attempt_at"]),
+        "reason_code": row["reason_code"],
+        "reason_params": row["reason_params"],
+        "reclaimed": row["reclaimed"],
+        "message": found.happened,
+    }
+
+
+def namespace(row: Row) -> Json:
+    """Return a namespace."""
+    return {
+        "id": str(row["id"]),
+        "name": row["name"],
+        "enabled": row["enabled"],
+        "revision": str(row["revision"]),
+        "created_at": time(row["created_at"]),
+        "updated_at": time(row["updated_at"]),
+    }
+
+
+def policy(row: Row, namespace: str) -> Json:
+    """Return a policy and the name of its namespace."""
+    return {
+        "namespace_id": str(row["namespace_id"]),
+        "namespace": namespace,
+        "kind": row["kind"],
+        "after_days": row["after_days"],
+        "enabled": row["enabled"],
+        "revision": str(row["revision"]),
+        "updated_at": time(row["updated_at"]),
+    }
+
+
+def plan(row: Row, namespace: str) -> Json:
+    """Return a plan and the name of its namespace; what a change does not tell of jobs is null."""
+    active = row.get("active_job_id")
+    return {
+        "namespace_id": str(row["namespace_id"]),
+        "namespace": namespace,
+        "operation": row["operation"],
+        "kind": row["kind"],
+        "revision": str(row["revision"]),
+        "enabled": row["enabled"],
+        "policy_revision": _revision(row["policy_revision"]),
+        "storage_id": row["storage_id"],
+        "scope": row["scope"],
+        "interval_seconds": row["interval_seconds"],
+        "batch_size": row["batch_size"],
+        "max_bytes": row["max_bytes"],
+        "next_run_at": time(row["next_run_at"]),
+        "active_job_id": str(active) if active else None,
+        "updated_at": time(row["updated_at"]),
+    }
+
+
+def volume(row: Row) -> Json:
+    """Return a volume as the database knows it."""
+    return {
+        "storage_id": row["storage_id"],
+        "used_bytes": row["used_bytes"],
+        "reserved_bytes": row.get("reserved", 0),
+        "revision": str(row["revision"]),
+        "probed_at": time(row["probed_at"]),
+        "updated_at": time(row["updated_at"]),
+    }
+
+
+def survey(found: Survey) -> Json:
+    """Return what was found about a kind."""
+    about = {"kind": found.kind.name}
+    return {
+        "kind": found.kind.name,
+        "source": found.kind.source,
+        "root": found.kind.kind.root,
+        "there": found.there,
+        "refused": found.refuses,
+        "findings": [
+            told(str(each.problem), {**about, **each.params}) | {"refuses": each.refuses}
+            for each in found.findings
+        ],
+    }
+
+
+def tail(found: NamedJob) -> Json:
+    """Return the tail of a kind's newest chain: the half of the record to keep elsewhere."""
+    return {
+        "namespace": found.namespace,
+        "kind": found.job.kind,
+        "job": str(found.job.id),
+        "state": str(found.job.state),
+        "batches": found.job.batches,
+        "roots": found.job.roots,
+        "bytes": found.job.bytes,
+        "tail": found.job.last_sha256,
+    }
+
+
+def chain(report: ChainReport, directory: str) -> Json:
+    """Return the verdict about one directory, and how far the walk through it came."""
+    verdict = str(report.verdict)
+    params = dict(report.params)
+    if report.reason is not None:
+        params["cause"] = str(report.reason)
+    if report.unrecorded:
+        params["unrecorded"] = list(report.unrecorded)
+    manifest, position = report.manifest, report.position
+    return {
+        "directory": directory,
+        "verdict": verdict,
+        "anchored": report.anchored,
+        "final": position.final if position else False,
+        "job": manifest.job if manifest else None,
+        "namespace": manifest.namespace.name if manifest else None,
+        "kind": manifest.kind if manifest else None,
+        "batches": position.seq if position else 0,
+        "roots": position.roots if position else 0,
+        "rows": position.rows if position else 0,
+        "bytes": position.bytes if position else 0,
+        "tail": position.tail if position else None,
+        "unrecorded": list(report.unrecorded),
+        "params": params,
+        **_message(verdict, params),
+    }
+
+
+def unread(error: TallystickError, directory: str) -> Json:
+    """Return the line of an archive that could not be read, as ``chain`` would."""
+    return {
+        "directory": directory,
+        "verdict": "UNREADABLE",
+        "anchored": False,
+        "final": False,
+        **dict.fromkeys(("job", "namespace", "kind")),
+        **dict.fromkeys(("batches", "roots", "rows", "bytes"), 0),
+        "tail": None,
+        "unrecorded": [],
+        "params": dict(error.params),
+        **_message("UNREADABLE", error.params),
+    }
+
+
+def report(report: Report) -> Json:
+    """Return the outcome of one tick; ``roots`` and ``bytes`` are those of its unit, not of the job."""
+    outcome = report.outcome
+    params = {name: value for name, value in outcome.params.items() if name != "evidence"}
+    code = str(outcome.code) if outcome.code else None
+    about = told(code, params, _about(report.job)) if code else None
+    return {
+        "outcome": str(outcome.ending),
+        "code": code,
+        "params": about["params"] if about else {},
+        "message": about["message"] if about else None,
+        "next": about["next"] if about else None,
+        "wait_seconds": outcome.wait_seconds,
+        "scheduled": report.scheduled,
+        "job": job(report.job) if report.job else None,
+        "seq": report.seq,
+        "roots": params.get("roots", 0) if not code else 0,
+        "bytes": params.get("bytes", 0) if not code else 0,
+        "reclaimed": report.reclaimed,
+        "note": error(report.note) if report.note else None,
+        "seconds": report.seconds,
+    }
+
+
+def _about(job: Job | None) -> Json:
+    return {"job": str(job.id), "kind": job.kind} if job else {}
+
+
+def _message(code: str, params: Mapping[str, object]) -> Json:
+    found = words(code, params)
+    return {"message": found.happened, "next": found.next_step}
+
+
+def _revision(value: int | None) -> str | None:
+    return str(value) if value is not None else None
+
+
+def _without(value: Json, name: str) -> Json:
+    return {key: each for key, each in value.items() if key != name}

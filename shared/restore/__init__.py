@@ -1,0 +1,1 @@
+"""Reading archives back: rows out of verified batches, into tables, files or answers."""
