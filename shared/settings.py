@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import Code, Refused
@@ -83,18 +83,6 @@ class Settings(BaseSettings):
         default=None, description="Real input files for the tests; no part of the product reads it"
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Settings:
-        if (self.archive_root is None) != (self.archive_storage_id is None):
-            raise ValueError("archive_root_and_storage_id_together")
-        if self.archive_root is not None and not self.archive_root.is_absolute():
-            raise ValueError("archive_root_absolute")
-        if not self.deadline_seconds < self.timeout_seconds:
-            raise ValueError("deadline_before_timeout")
-        if self.lease_seconds < self.timeout_seconds * LEASE_MARGIN:
-            raise ValueError("lease_longer_than_timeout")
-        return self
-
 
 def load() -> Settings:
     """Read the settings; raises ``Refused`` (SETTINGS_INVALID) with every problem at once.
@@ -111,7 +99,8 @@ def load() -> Settings:
         settings = Settings()
     except ValidationError as error:
         problems += [_problem(dict(each)) for each in error.errors()]
-    if problems:
+        raise Refused(Code.SETTINGS_INVALID, problems=problems) from error
+    if problems := problems + _inconsistent(settings):
         raise Refused(Code.SETTINGS_INVALID, problems=problems)
     return settings
 
@@ -122,6 +111,27 @@ def origins(settings: Settings) -> dict[str, str]:
         name: "environment" if name in settings.model_fields_set else "default"
         for name in Settings.model_fields
     }
+
+
+def _inconsistent(settings: Settings) -> list[dict[str, str]]:
+    """Return the problems that settings have only with each other, each under the one to change."""
+    root, storage_id = settings.archive_root, settings.archive_storage_id
+    lone = "ARCHIVE_ROOT" if root is None else "ARCHIVE_STORAGE_ID"
+    checks = (
+        ((root is None) != (storage_id is None), lone, "archive_root_and_storage_id_together"),
+        (root is not None and not root.is_absolute(), "ARCHIVE_ROOT", "archive_root_absolute"),
+        (
+            settings.timeout_seconds <= settings.deadline_seconds,
+            "TIMEOUT_SECONDS",
+            "deadline_before_timeout",
+        ),
+        (
+            settings.lease_seconds < settings.timeout_seconds * LEASE_MARGIN,
+            "LEASE_SECONDS",
+            "lease_longer_than_timeout",
+        ),
+    )
+    return [{"name": PREFIX + name, "problem": problem} for wrong, name, problem in checks if wrong]
 
 
 def _problem(error: dict[str, Any]) -> dict[str, str]:

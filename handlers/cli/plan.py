@@ -98,7 +98,7 @@ def set_(
     signature = signed(actor, reason, revision)
     with session() as opened:
         owner = namespaces.find(opened.control, namespace)["name"]
-        _prepare(opened, kind, owner, enable=enable is True)
+        _prepare(opened, kind, owner, enable=enable)
         change = planning.PlanChange(
             operation=operation,
             kind=kind,
@@ -114,13 +114,17 @@ def set_(
     return Answer(item, lambda out: out.print(_text(item), soft_wrap=True))
 
 
-def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool) -> None:
-    """Check the kind; and have the database know the volume that a plan is to be enabled for."""
+def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | None) -> None:
+    """Check the kind; and have the database know the volume that a plan is to be enabled for.
+
+    Disabling asks for neither: a kind may have gone from the kinds file, and its plan stays to be
+    switched off.
+    """
     from handlers.cli.kinds import require
     from handlers.cli.session import opened_volume
     from shared.volume import ledger
 
-    if kind is not None:
+    if kind is not None and enable is not False:
         require(opened, kind, owner)
     if enable:
         with opened_volume(opened.settings) as volume:

@@ -27,8 +27,11 @@ SILENCE_SECONDS = 10
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
 RETRIES = 4
+CAUSE_MAX_CHARS = 200
 RETRY_SECONDS = 0.05
 
+# A standby, which may be promoted in a moment.
+READ_ONLY = frozenset({"25006", "0A000"})
 # The transaction was rolled back for certain and may succeed when repeated.
 ROLLED_BACK = frozenset({"25P03", "40001", "40P01", "55P03", "57014"})
 
@@ -110,6 +113,7 @@ class Database:
                 if lost and not repeatable:
                     raise Uncertain(Code.OUTCOME_UNKNOWN) from error
                 if not lost and error.sqlstate not in ROLLED_BACK:
+                    refuse(error)
                     raise
                 if last:
                     raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
@@ -149,8 +153,7 @@ class Database:
         try:
             self._connection = connect(self._dsn)
         except psycopg.Error as error:
-            if "authentication failed" in str(error) or (error.sqlstate or "").startswith("28"):
-                raise Refused(Code.DATABASE_REFUSED, cause=cause_of(error)) from error
+            refuse(error)
             if last:
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
             _pause(1)
@@ -159,9 +162,25 @@ class Database:
 
 
 def cause_of(error: psycopg.Error) -> str:
-    """Return the first line of what the server or libpq said, bounded; it never holds a password."""
-    text = error.diag.message_primary or str(error)
-    return text.strip().splitlines()[0][:200] if text.strip() else type(error).__name__
+    """Return what the server said, or why libpq could not reach it; one bounded line, no secrets.
+
+    libpq begins with where it tried to connect, and a URL with an unescaped ``@`` in its password has
+    half of that password there: so only what follows the last colon is told.
+    """
+    text = error.diag.message_primary or str(error).strip().split("\n")[0].rsplit(": ", 1)[-1]
+    return text.strip()[:CAUSE_MAX_CHARS] or type(error).__name__
+
+
+def refuse(error: psycopg.Error) -> None:
+    """Raise ``Refused`` or ``Passing`` where the server will not do for us what others may ask of it."""
+    state = error.sqlstate or ""
+    if "authentication failed" in str(error) or state.startswith("28") or state == "42501":
+        raise Refused(Code.DATABASE_REFUSED, detail=cause_of(error)) from error
+    if isinstance(error, psycopg.ProgrammingError) and not state:
+        # The URL itself cannot be read; what libpq quotes of it may be the password.
+        raise Refused(Code.DATABASE_REFUSED, cause="malformed-url") from error
+    if state in READ_ONLY:
+        raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error
 
 
 def _one_round_trip(

@@ -84,8 +84,10 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     ]
     if seen.job_id is not None:
         findings += _of_job(seen, recorded)
-    if seen.bytes is not None and seen.bytes != (recorded.bytes or 0):
-        params = where | {"believed": recorded.bytes or 0, "found": seen.bytes}
+    # What only a scan ever measures, like the marker in the root, was never believed to be otherwise.
+    believed = 0 if recorded.bytes is None and seen.job_id is not None else recorded.bytes
+    if seen.bytes is not None and believed is not None and seen.bytes != believed:
+        params = where | {"believed": believed, "found": seen.bytes}
         findings.append((Sighting.LEDGER_CORRECTED, params))
     if seen.whole and recorded.leftover is not None:
         params = where | {"bytes": recorded.reserved}

@@ -69,13 +69,13 @@ def test_what_the_volume_holds_counts(control: Database, storage_id: str, claim:
     assert reserved(control, claim, 100, 1000)
 
 
-@pytest.mark.parametrize("state", ["PENDING", "FAILED", "ABANDONED"])
 def test_what_other_jobs_of_the_volume_set_aside_counts(
-    control: Database, storage_id: str, claim: Claim, state: str
+    control: Database, storage_id: str, claim: Claim
 ) -> None:
-    closed = "2026-01-01" if state == "ABANDONED" else None
-    columns = {"state": state, "error_code": "X", "closed_at": closed}
-    a_job(control, storage_id=storage_id, reserved=900, due_in=60, **columns)
+    for state in ("PENDING", "FAILED", "ABANDONED"):
+        closed = "2026-01-01" if state == "ABANDONED" else None
+        columns = {"state": state, "error_code": "X", "closed_at": closed, "reserved": 300}
+        a_job(control, storage_id=storage_id, due_in=60, **columns)
     a_job(control, storage_id=a_storage_id(control), reserved=5000, due_in=60)
     assert not reserved(control, claim, 101, 1000)
     assert reserved(control, claim, 100, 1000)

@@ -118,29 +118,34 @@ FLAKY = """
 CALL = "SELECT flaky(%(good)s::integer, %(state)s) AS tried"
 
 
-@pytest.mark.parametrize("state", ["40001", "40P01", "55P03", "57014"])
+def tries_of(database: str, control: Database, state: str) -> tuple[int, type[Exception] | None]:
+    """Run a statement that always ends in that state; return how often it ran, and what was raised."""
+    rows(database, "ALTER SEQUENCE tries RESTART")
+    try:
+        control.transact(CALL, {"good": 1000, "state": state})
+    except (Passing, psycopg.Error) as error:
+        return one(database, "SELECT last_value FROM tries"), type(error)
+    return 0, None
+
+
 def test_a_transaction_rolled_back_in_passing_is_repeated_a_bounded_number_of_times(
-    database: str, control: Database, state: str
+    database: str, control: Database
 ) -> None:
     rows(database, FLAKY)
-    assert control.transact(CALL, {"good": 3, "state": state}) == [{"tried": 3}]
-    with pytest.raises(Passing) as passing:
-        control.transact(CALL, {"good": 1000, "state": state})
-    assert passing.value.code is Code.DATABASE_UNAVAILABLE
-    assert one(database, "SELECT last_value FROM tries") == 3 + RETRIES + 1
+    assert control.transact(CALL, {"good": 3, "state": "40001"}) == [{"tried": 3}]
+    for state in ("40001", "40P01", "55P03", "57014"):
+        assert tries_of(database, control, state) == (RETRIES + 1, Passing)
 
 
-@pytest.mark.parametrize("state", ["23505", "23514", "42501", "22012"])
 def test_an_error_that_repeating_cannot_help_is_raised_at_once(
-    database: str, control: Database, state: str
+    database: str, control: Database
 ) -> None:
     rows(database, FLAKY)
-    with pytest.raises(psycopg.Error) as error:
-        control.transact(CALL, {"good": 1000, "state": state})
-    assert error.value.sqlstate == state
-    assert one(database, "SELECT last_value FROM tries") == 1
-    # The failed transaction is over; the connection is as good as new.
-    assert control.transact("SELECT 1 AS x", {}) == [{"x": 1}]
+    for state in ("23505", "23514", "42501", "22012"):
+        tries, raised = tries_of(database, control, state)
+        assert (tries, raised) == (1, psycopg.errors.lookup(state))
+        # The failed transaction is over; the connection is as good as new.
+        assert control.transact("SELECT 1 AS x", {}) == [{"x": 1}]
 
 
 def test_how_often_is_a_setting_of_the_deployment(database: str) -> None:

@@ -107,7 +107,8 @@ def test_every_cause_has_words_of_its_own(code: str, cause: str) -> None:
 )
 def test_every_problem_of_settings_and_kinds_has_words(module: str, code: str) -> None:
     text = (SHARED / module).read_text("utf-8")
-    problems = re.findall(r'raise ValueError\("(\w+)"\)|"problem": "(\w+)"', text)
+    told = r'raise ValueError\("(\w+)"\)|"problem": "(\w+)"|"([a-z]+(?:_[a-z]+)+)"(?:\),|,\n)'
+    problems = re.findall(told, text)
     assert len(problems) > 3
     missing = [
         name for pair in problems for name in pair if name and not entry("en", f"{code}/{name}")

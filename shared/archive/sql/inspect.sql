@@ -59,7 +59,12 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                    'unique', indisunique AND indisvalid AND indimmediate AND indpred IS NULL
                              AND indexprs IS NULL,
                    'primary', indisprimary,
-                   'usable', indisvalid AND indpred IS NULL AND indexprs IS NULL
+                   -- Old rows have a time, so an index of the rows that have one serves them all.
+                   'usable', indisvalid AND indexprs IS NULL AND coalesce(
+                       pg_get_expr(indpred, indrelid) = (
+                           SELECT format('(%%I IS NOT NULL)', attname) FROM pg_attribute
+                           WHERE attrelid = indrelid AND attnum = indkey[0]),
+                       indpred IS NULL)
                ) ORDER BY indexrelid)
         FROM pg_index WHERE indrelid = relation.oid
     ), '[]') AS indexes,
