@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from shared.archive.names import TableName, parse_table
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
-from shared.chain.manifest import Column, Table
+from shared.catalog.facts import Facts, declared
+from shared.catalog.names import TableName, parse_table
+from shared.chain.manifest import Table
 
 
 class Problem(StrEnum):
@@ -66,43 +67,6 @@ class Finding:
     def refuses(self) -> bool:
         """Tell whether the kind cannot be archived because of it."""
         return self.problem not in WARNINGS
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A row of the catalog query: one table as its database declares it."""
-
-    name: TableName
-    row: dict[str, Any]
-
-    @property
-    def columns(self) -> dict[str, dict[str, Any]]:
-        """Return the columns by name, in their order."""
-        return {column["name"]: column for column in self.row["columns"]}
-
-    def is_unique(self, columns: list[str]) -> bool:
-        """Tell whether exactly these columns have a valid, immediate, whole unique index."""
-        return any(
-            index["unique"] and sorted(index["columns"]) == sorted(columns)
-            for index in self.row["indexes"]
-        )
-
-    def primary_key(self) -> list[str] | None:
-        """Return the columns of the primary key."""
-        for index in self.row["indexes"]:
-            if index["primary"]:
-                columns: list[str] = index["columns"]
-                return columns
-        return None
-
-    def is_indexed(self, columns: list[str]) -> bool:
-        """Tell whether a usable index begins with these columns, the first in first place."""
-        return any(
-            index["usable"]
-            and index["columns"][:1] == columns[:1]
-            and set(index["columns"][: len(columns)]) == set(columns)
-            for index in self.row["indexes"]
-        )
 
 
 @dataclass(frozen=True)
@@ -315,7 +279,7 @@ def _shape(
             parent=order.index(join.parent) if join else None,
             foreign_key=tuple(join.foreign_key) if join else (),
             references=tuple(join.references) if join else (),
-            columns=tuple(_column(column) for column in columns.values()),
+            columns=tuple(declared(column) for column in columns.values()),
         )
         text_join = tuple(_is_text(columns[column]) for column in table.foreign_key)
         where = wheres[name] if join else definition["where"]
@@ -330,19 +294,6 @@ def _shape(
         ),
         time_sort=time_sort,
         namespace=definition["namespace"],
-    )
-
-
-def _column(column: dict[str, Any]) -> Column:
-    labels = column["labels"]
-    return Column(
-        name=column["name"],
-        type=column["type"],
-        not_null=column["not_null"],
-        generated=column["generated"],
-        identity=column["identity"],
-        collation=column["collation"],
-        labels=tuple(labels) if labels is not None else None,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.archive.names import parse_table
+from shared.catalog.names import parse_table
 from shared.errors import Code, Refused
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from shared.db.statement import statement
 from shared.errors import Code, Passing, TooMuch, Verdict
 
 if TYPE_CHECKING:
-    from shared.archive.examine import Facts
+    from shared.catalog.facts import Facts
     from shared.chain.manifest import Cursor
     from shared.db.connect import Row
     from shared.jobs.model import Job

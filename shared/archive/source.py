@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from shared.archive.examine import Facts
-from shared.archive.names import TableName
+from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
 from shared.db.connect import cause_of, connect, was_lost
 from shared.db.statement import statement
@@ -18,6 +17,7 @@ from shared.errors import Code, Missing, Passing, TooMuch, Trouble, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from shared.catalog.names import TableName
     from shared.db.connect import Row
 
 LOCK_SECONDS = 5
@@ -125,8 +125,7 @@ def snapshot(
     """
     with source_errors():
         try:
-            rows = _begin(connection, tables, name=name, seconds=seconds, lock=lock)
-            yield [Facts(TableName(row["schema"], row["name"]), row) for row in rows]
+            yield _begin(connection, tables, name=name, seconds=seconds, lock=lock)
         finally:
             _end(connection)
 
@@ -151,7 +150,7 @@ def _begin(
     name: str,
     seconds: float,
     lock: bool,
-) -> list[Row]:
+) -> list[Facts]:
     milliseconds = max(1, int(seconds * 1000))
     pins = {
         **dict(PINS),
@@ -159,10 +158,6 @@ def _begin(
         "lock_timeout": str(min(milliseconds, LOCK_SECONDS * 1000)),
         "idle_in_transaction_session_timeout": str(milliseconds),
         "application_name": sql.Literal(name).as_string(None),
-    }
-    asked = {
-        "schemas": [table.schema for table in tables],
-        "names": [table.name for table in tables],
     }
     with connection.pipeline():
         connection.execute(BEGIN)
@@ -173,7 +168,7 @@ def _begin(
                 sql.Identifier(table.schema, table.name) for table in tables
             )
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(listed))
-        return connection.execute(statement("shared.archive", "inspect"), asked).fetchall()
+        return inspected(connection, tables)
 
 
 def _end(connection: psycopg.Connection[Row]) -> None:

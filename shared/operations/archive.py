@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from shared.archive import opening as first_look
 from shared.archive.describe import manifest_difference, manifest_of
 from shared.archive.examine import STRUCTURAL
-from shared.archive.names import TableName
 from shared.archive.page import Page, batch
 from shared.archive.shape import Difference, Opening, difference, opening_json, parse_opening
 from shared.archive.source import GONE, reader_name, snapshot, terminate_older
+from shared.catalog.names import TableName
 from shared.chain.batch import Header, file_name
 from shared.chain.canonical import sha256_hex
 from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest

@@ -1,0 +1,82 @@
+"""One table as its database declares it, from one look at the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.catalog.names import TableName
+from shared.chain.manifest import Column
+from shared.db.statement import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+    from shared.db.connect import Row
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A row of the catalog query: one table as its database declares it."""
+
+    name: TableName
+    row: dict[str, Any]
+
+    @property
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """Return the columns by name, in their order."""
+        return {column["name"]: column for column in self.row["columns"]}
+
+    def is_unique(self, columns: list[str]) -> bool:
+        """Tell whether exactly these columns have a valid, immediate, whole unique index."""
+        return any(
+            index["unique"] and sorted(index["columns"]) == sorted(columns)
+            for index in self.row["indexes"]
+        )
+
+    def primary_key(self) -> list[str] | None:
+        """Return the columns of the primary key."""
+        for index in self.row["indexes"]:
+            if index["primary"]:
+                columns: list[str] = index["columns"]
+                return columns
+        return None
+
+    def is_indexed(self, columns: list[str]) -> bool:
+        """Tell whether a usable index begins with these columns, the first in first place."""
+        return any(
+            index["usable"]
+            and index["columns"][:1] == columns[:1]
+            and set(index["columns"][: len(columns)]) == set(columns)
+            for index in self.row["indexes"]
+        )
+
+
+def inspected(connection: psycopg.Connection[Row], tables: Sequence[TableName]) -> list[Facts]:
+    """Return the facts of tables, in their order, found or not.
+
+    The transaction's search path must be pinned to ``pg_catalog``, so that names of types come
+    qualified wherever they need to be. Raises ``psycopg.Error``.
+    """
+    asked = {
+        "schemas": [table.schema for table in tables],
+        "names": [table.name for table in tables],
+    }
+    rows = connection.execute(statement("shared.catalog", "inspect"), asked).fetchall()
+    return [Facts(TableName(row["schema"], row["name"]), row) for row in rows]
+
+
+def declared(column: dict[str, Any]) -> Column:
+    """Return a column of the facts as a manifest says it."""
+    labels = column["labels"]
+    return Column(
+        name=column["name"],
+        type=column["type"],
+        not_null=column["not_null"],
+        generated=column["generated"],
+        identity=column["identity"],
+        collation=column["collation"],
+        labels=tuple(labels) if labels is not None else None,
+    )
