@@ -97,7 +97,7 @@ def test_data() -> Path:
 def _database(server_dsn: str, purpose: str, template: str = "template0") -> Iterator[str]:
     # The pid keeps workers apart that share one server.
     name = f"tallystick_{purpose}_{os.getpid()}_{next(numbers)}"
-    _execute(server_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    _execute(server_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:
         yield urlunsplit(urlsplit(server_dsn)._replace(path=f"/{name}"))
     finally:

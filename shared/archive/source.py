@@ -30,6 +30,7 @@ MEANING: dict[str, tuple[type[Trouble], str]] = {
     "40001": (Passing, "recovery-conflict"),
     "40P01": (Passing, "recovery-conflict"),
     "55P03": (Passing, "lock-timeout"),
+    "25P03": (Passing, "unreachable"),
     "57014": (TooMuch, "timeout"),
     # Limits of the server, and values it cannot print: a shorter page may get past them.
     "53200": (TooMuch, "unprintable"),
@@ -90,6 +91,9 @@ def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
     """Say what an error of the source means for the job; the server's words go along, bounded."""
     state, text = error.sqlstate or "", str(error)
     detail = dict(params)
+    if isinstance(error, psycopg.ProgrammingError) and not state:
+        # The URL itself cannot be read; what libpq quotes of it may be the password.
+        return Missing(Code.CREDENTIAL_MISSING, cause="malformed-url", **params)
     if not state.startswith(DATA):
         detail["detail"] = cause_of(error)
     for words, kind, cause in SAID:

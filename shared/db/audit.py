@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-_dumps = partial(json.dumps, default=str)
-
-
 REASON_MAX_BYTES = 1024
+# Controls, separators of lines and paragraphs, halves of surrogate pairs.
+NOT_IN_A_LINE = frozenset({"Cc", "Zl", "Zp", "Cs"})
+
+_dumps = partial(json.dumps, default=str)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Signature:
     def __post_init__(self) -> None:
         """Refuse a reason that explains nothing or does not fit one line."""
         size = len(self.reason.encode(errors="surrogatepass"))
-        if not self.reason.strip() or size > REASON_MAX_BYTES or not self.reason.isprintable():
+        if not self.reason.strip() or size > REASON_MAX_BYTES or not _is_one_line(self.reason):
             raise Refused(Code.REASON_INVALID, limit=REASON_MAX_BYTES)
 
 
@@ -52,6 +54,10 @@ class Change:
     namespace_id: UUID | None
     before: Mapping[str, object] | None
     after: Mapping[str, object] | None
+
+
+def _is_one_line(text: str) -> bool:
+    return all(unicodedata.category(character) not in NOT_IN_A_LINE for character in text)
 
 
 def record(

@@ -153,6 +153,7 @@ class Database:
         try:
             self._connection = connect(self._dsn)
         except psycopg.Error as error:
+            refuse_url(error)
             refuse(error)
             if last:
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
@@ -171,14 +172,17 @@ def cause_of(error: psycopg.Error) -> str:
     return text.strip()[:CAUSE_MAX_CHARS] or type(error).__name__
 
 
+def refuse_url(error: psycopg.Error) -> None:
+    """Raise ``Refused`` where the URL itself cannot be read; what libpq quotes of it may be the password."""
+    if isinstance(error, psycopg.ProgrammingError) and not error.sqlstate:
+        raise Refused(Code.DATABASE_REFUSED, cause="malformed-url") from error
+
+
 def refuse(error: psycopg.Error) -> None:
     """Raise ``Refused`` or ``Passing`` where the server will not do for us what others may ask of it."""
     state = error.sqlstate or ""
     if "authentication failed" in str(error) or state.startswith("28") or state == "42501":
         raise Refused(Code.DATABASE_REFUSED, detail=cause_of(error)) from error
-    if isinstance(error, psycopg.ProgrammingError) and not state:
-        # The URL itself cannot be read; what libpq quotes of it may be the password.
-        raise Refused(Code.DATABASE_REFUSED, cause="malformed-url") from error
     if state in READ_ONLY:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error
 

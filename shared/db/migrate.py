@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import cause_of, connect, refuse
+from shared.db.connect import cause_of, connect, refuse, refuse_url
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
@@ -93,6 +93,7 @@ def _connected(dsn: str) -> psycopg.Connection[dict[str, object]]:
     try:
         connection = connect(dsn)
     except psycopg.Error as error:
+        refuse_url(error)
         refuse(error)
         raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
     # Whatever the database defaults to: with a snapshot older than its lock, the second of two processes

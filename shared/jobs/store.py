@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -14,7 +15,7 @@ from shared.jobs import rules
 from shared.jobs.model import Claim, Event, Job, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from shared.db.connect import Database, Row
     from shared.jobs.model import Fence, Json, Progress
@@ -63,6 +64,7 @@ def claim(control: Database, search: Search) -> Claim | Job | None:
                 "lease_seconds": search.lease_seconds,
                 "farthest_seconds": rules.FARTHEST_JOB_SECONDS,
                 "takeovers_max": rules.TAKEOVERS_MAX,
+                "errors_kept": rules.ERRORS_KEPT,
             },
         )
     except Uncertain as uncertain:
@@ -124,17 +126,9 @@ def settle(control: Database, claim: Claim, progress: Progress) -> Job:
         "events": Jsonb([asdict(event) for event in progress.events + recovered]),
         "reclaimed": claim.reclaimed,
     }
-    for _ in range(LOOK_BACKS + 1):
-        if rows := _settled(control, "settle", params):
-            return Job.from_row(rows[0])
-        # No row, or no answer. A transaction of ours may still be open on a server that was slow to
-        # notice, so what is still ours is settled again: the fence lets only one of the two through.
-        found = _look_back(control, claim, progress.seq)
-        if found and _recorded(found[0], claim, progress):
-            return Job.from_row(found[0])
-        if not found or not _still_held(found[0], claim):
-            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
-    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
+    return _given_back(
+        control, claim, "settle", params, progress.seq, partial(_unit_is_ours, progress=progress)
+    )
 
 
 def set_back(control: Database, claim: Claim, setback: rules.Setback) -> Job:
@@ -152,16 +146,7 @@ def set_back(control: Database, claim: Claim, setback: rules.Setback) -> Job:
         "done": setback.event.done,
         "reclaimed": claim.reclaimed,
     }
-    for _ in range(LOOK_BACKS + 1):
-        if rows := _settled(control, "set_back", params):
-            return Job.from_row(rows[0])
-        found = _look_back(control, claim, claim.fence.seq)
-        if found and found[0]["owner"] is None and found[0]["generation"] == claim.fence.generation:
-            # Given back at our generation: by us, since an operator's action would have moved it.
-            return Job.from_row(found[0])
-        if not found or not _still_held(found[0], claim):
-            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
-    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
+    return _given_back(control, claim, "set_back", params, claim.fence.seq, _was_set_back)
 
 
 def get(control: Database, job_id: UUID) -> Job:
@@ -195,6 +180,7 @@ def pause_overdue(control: Database, storage_id: str, params: Mapping[str, objec
             "storage_id": storage_id,
             "params": Jsonb(dict(params)),
             "overdue_seconds": rules.OVERDUE_SECONDS,
+            "errors_kept": rules.ERRORS_KEPT,
         },
         repeatable=True,
     )
@@ -209,25 +195,51 @@ def resume_cured(control: Database, code: Code, storage_id: str) -> list[UUID]:
     return [row["id"] for row in rows]
 
 
-def _settled(control: Database, name: str, params: Mapping[str, Any]) -> list[Row]:
-    """Run a settling statement; no rows when the fence refused it or the answer was lost."""
-    try:
-        return control.transact(_sql(name), params)
-    except Uncertain:
-        return []
+def _given_back(
+    control: Database,
+    claim: Claim,
+    name: str,
+    params: Mapping[str, Any],
+    seq: int,
+    is_done: Callable[[Row, Claim], bool],
+) -> Job:
+    """Run a statement that ends a claim, and find out what became of it when it does not say."""
+    for _ in range(LOOK_BACKS + 1):
+        try:
+            if rows := control.transact(_sql(name), params):
+                return Job.from_row(rows[0])
+        except Uncertain:
+            pass
+        # No row, or no answer. A transaction of ours may still be open on a server that was slow to
+        # notice, so what is still ours is given back again: the fence lets only one of the two through.
+        found = _look_back(control, claim, seq)
+        if found and is_done(found[0], claim):
+            return Job.from_row(found[0])
+        if not found or not _still_held(found[0], claim):
+            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
 
 
 def _look_back(control: Database, claim: Claim, seq: int) -> list[Row]:
     params = {"job_id": claim.job.id, "unit_seq": seq}
-    return control.transact(_sql("look_back"), params, repeatable=True)
+    try:
+        return control.transact(_sql("look_back"), params, repeatable=True)
+    except Passing as passing:
+        # Nobody can be asked what became of the write: that is not the same as knowing it was not done.
+        raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id)) from passing
 
 
-def _recorded(row: Row, claim: Claim, progress: Progress) -> bool:
-    recorded: bool = (row["unit_generation"], row["unit_sha256"]) == (
-        claim.fence.generation,
-        progress.sha256,
-    )
-    return recorded
+def _unit_is_ours(row: Row, claim: Claim, progress: Progress) -> bool:
+    # An owner is random and of one claim only; a generation may be handed out again after a failover.
+    recorded = (row["unit_owner"], row["unit_sha256"])
+    return recorded == (claim.fence.owner, progress.sha256)
+
+
+def _was_set_back(row: Row, claim: Claim) -> bool:
+    """Tell whether the job was given back as it was claimed: an operator's action moves the generation."""
+    fence = claim.fence
+    found = (row["owner"], row["generation"], row["batches"], row["last_sha256"])
+    return found == (None, fence.generation, fence.seq, fence.tail)
 
 
 def _still_held(row: Row, claim: Claim) -> bool:

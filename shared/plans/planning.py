@@ -63,6 +63,7 @@ def put(control: Database, namespace: str, wanted: PlanChange, signature: Signat
         before = _find(connection, owner["id"], wanted)
         namespaces.seen(before, signature)
         params = _values(before, wanted)
+        _require_volume(connection, params["storage_id"])
         params |= {"namespace_id": owner["id"], "reason": signature.reason}
         params |= {"policy_revision": _policy_revision(connection, owner["id"], wanted, params)}
         name = "update_plan" if before else "insert_plan"
@@ -109,6 +110,14 @@ def _values(before: Row | None, wanted: PlanChange) -> dict[str, object]:
     if before and before["has_open_job"] and before["storage_id"] != values["storage_id"]:
         raise Refused(Code.JOB_OPEN, storage_id=before["storage_id"], asked=values["storage_id"])
     return values
+
+
+def _require_volume(connection: psycopg.Connection[Row], storage_id: object) -> None:
+    known = connection.execute(
+        statement("shared.plans", "known_volume"), {"storage_id": storage_id}
+    ).fetchone()
+    if known is None:
+        raise Refused(Code.VOLUME_UNKNOWN, storage_id=storage_id)
 
 
 def _policy_revision(

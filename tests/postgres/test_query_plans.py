@@ -49,6 +49,7 @@ TYPES = {
     "lease_seconds": "float8",
     "farthest_seconds": "integer",
     "takeovers_max": "integer",
+    "errors_kept": "integer",
     "kinds": "jsonb",
     "plans_max": "integer",
     "overdue_seconds": "integer",
@@ -63,6 +64,7 @@ VALUES = {
     "lease_seconds": "120",
     "farthest_seconds": str(rules.FARTHEST_JOB_SECONDS),
     "takeovers_max": "10",
+    "errors_kept": "20",
     "kinds": '\'[{"kind": "invoices", "namespace": null, "definition": {}}]\'',
     "plans_max": "16",
     "overdue_seconds": "900",
@@ -157,6 +159,7 @@ def test_a_claim_looks_at_no_more_rows_than_it_must(history: str) -> None:
                 "lease_seconds": 1.0,
                 "farthest_seconds": rules.FARTHEST_JOB_SECONDS,
                 "takeovers_max": 10,
+                "errors_kept": 20,
             },
         )
         row = cursor.fetchone()

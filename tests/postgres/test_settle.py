@@ -217,8 +217,8 @@ with closing(control(sys.argv[1])) as database:
     with database.transaction() as connection:
         connection.execute("UPDATE tallystick.job SET state = 'PENDING', owner = NULL, batches = 1")
         connection.execute(
-            "INSERT INTO tallystick.unit (job_id, seq, generation, bytes, roots, evidence)"
-            " VALUES (%s, 1, 1, 1, 1, '{}')", (claim.job.id,))
+            "INSERT INTO tallystick.unit (job_id, seq, generation, owner, bytes, roots, evidence)"
+            " VALUES (%s, 1, 1, %s, 1, 1, '{}')", (claim.job.id, claim.job.owner))
         connection.execute("SELECT 'the next statement'")
 """
 

@@ -146,6 +146,7 @@ def test_starts_that_are_not_counted_at_the_claim_loop_for_ever(
         "lease_seconds": 120.0,
         "farthest_seconds": rules.FARTHEST_JOB_SECONDS,
         "takeovers_max": rules.TAKEOVERS_MAX,
+        "errors_kept": rules.ERRORS_KEPT,
     }
     for _ in range(rules.TAKEOVERS_MAX + 3):
         (row,) = control.transact(uncounted, params)

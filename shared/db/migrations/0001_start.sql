@@ -1,6 +1,18 @@
 -- Everything Tallystick knows. Times are database time; ids are random, so that a database restored
 -- from a backup never issues one again. States and rules are CHECKs where SQL can say them.
 
+-- The history of a job's errors: the newest are kept, and the first goes when it is full.
+CREATE FUNCTION tallystick.with_error(
+    errors jsonb, code text, params jsonb, attempt integer, kept integer
+) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
+    SELECT jsonb_agg(entry ORDER BY place)
+    FROM jsonb_array_elements(errors || jsonb_build_array(jsonb_build_object(
+             'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+             'code', code, 'params', params, 'attempt', attempt)))
+         WITH ORDINALITY AS history (entry, place)
+    WHERE place > jsonb_array_length(errors) + 1 - kept
+$$;
+
 CREATE TABLE tallystick.namespace (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     name       text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
@@ -129,6 +141,7 @@ CREATE TABLE tallystick.unit (
     job_id     uuid NOT NULL REFERENCES tallystick.job,
     seq        integer NOT NULL CHECK (seq > 0),
     generation bigint NOT NULL,
+    owner      uuid NOT NULL,
     sha256     text CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     bytes      bigint NOT NULL,
     roots      bigint NOT NULL,

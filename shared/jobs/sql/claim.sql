@@ -44,6 +44,9 @@ WITH near AS MATERIALIZED (
         lease_until = CASE WHEN looping THEN NULL ELSE lease.ends END,
         error_code  = CASE WHEN looping THEN 'CRASH_LOOP' END,
         error_params = CASE WHEN looping THEN jsonb_build_object('takeovers', takeovers) END,
+        errors      = CASE WHEN looping THEN tallystick.with_error(
+                          errors, 'CRASH_LOOP', jsonb_build_object('takeovers', takeovers), attempts,
+                          %(errors_kept)s) ELSE errors END,
         revision    = revision + looping::integer,
         generation  = generation + 1,
         attempts    = attempts + (NOT looping)::integer,

@@ -2,7 +2,9 @@
 WITH paused AS (
     UPDATE tallystick.job
     SET state = 'PAUSED', owner = NULL, generation = generation + 1, revision = revision + 1,
-        error_code = 'STORAGE_UNAVAILABLE', error_params = %(params)s, updated_at = clock_timestamp()
+        error_code = 'STORAGE_UNAVAILABLE', error_params = %(params)s,
+        errors = tallystick.with_error(
+            errors, 'STORAGE_UNAVAILABLE', %(params)s, attempts, %(errors_kept)s), updated_at = clock_timestamp()
     WHERE storage_id = %(storage_id)s
       AND state IN ('PENDING', 'RUNNING')
       AND due_at < statement_timestamp() - make_interval(secs => %(overdue_seconds)s)

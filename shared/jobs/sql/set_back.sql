@@ -11,14 +11,7 @@ WITH settled AS (
         revision    = revision + (%(new_state)s IN ('FAILED', 'PAUSED'))::integer,
         error_code  = %(code)s,
         error_params = %(params)s,
-        errors      = (
-            SELECT jsonb_agg(entry ORDER BY place)
-            FROM jsonb_array_elements(errors || jsonb_build_array(jsonb_build_object(
-                     'at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-                     'code', %(code)s::text, 'params', %(params)s::jsonb, 'attempt', attempts)))
-                 WITH ORDINALITY AS kept (entry, place)
-            WHERE place > jsonb_array_length(errors) + 1 - %(errors_kept)s
-        ),
+        errors      = tallystick.with_error(errors, %(code)s, %(params)s, attempts, %(errors_kept)s),
         updated_at  = clock_timestamp()
     WHERE id = %(job_id)s AND owner = %(owner)s AND generation = %(generation)s
       AND state = 'RUNNING' AND due_at > clock_timestamp()

@@ -24,8 +24,8 @@ WITH settled AS (
       AND batches = %(seq)s AND last_sha256 IS NOT DISTINCT FROM %(tail)s
     RETURNING job.*
 ), unit AS (
-    INSERT INTO tallystick.unit (job_id, seq, generation, sha256, bytes, roots, evidence)
-    SELECT id, %(unit_seq)s, generation, %(unit_sha256)s, %(unit_bytes)s, %(unit_roots)s, %(evidence)s
+    INSERT INTO tallystick.unit (job_id, seq, generation, owner, sha256, bytes, roots, evidence)
+    SELECT id, %(unit_seq)s, generation, %(owner)s, %(unit_sha256)s, %(unit_bytes)s, %(unit_roots)s, %(evidence)s
     FROM settled
 ), measured AS (
     SELECT settled.storage_id, entry.directory, entry.bytes,

@@ -1,0 +1,1 @@
+SELECT FROM tallystick.volume WHERE storage_id = %(storage_id)s

@@ -1,0 +1,144 @@
+"""Which directory is the volume: made once, recognised always, and never waited for."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Code, Missing, Refused
+from shared.volume import identity
+
+
+def test_a_fresh_volume_is_private_and_carries_its_id(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "volume"
+    storage_id = identity.initialise(root)
+    assert re.fullmatch(r"[0-9a-f]{32}", storage_id)
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert (root / ".storage-id").read_text() == f"{storage_id}\n"
+    assert {path.name for path in root.iterdir()} == {".storage-id", ".tmp", ".evidence"}
+    with identity.opened(root, storage_id) as volume:
+        assert (volume.root_inode, volume.owner) == (root.stat().st_ino, os.getuid())
+        assert volume.marker_inode == (root / ".storage-id").stat().st_ino
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(volume.fd)
+
+
+def test_two_volumes_have_two_ids(tmp_path: Path) -> None:
+    assert identity.initialise(tmp_path / "a") != identity.initialise(tmp_path / "b")
+
+
+def test_a_volume_is_made_once(volume_root: Path) -> None:
+    storage_id = identity.initialise(volume_root)
+    with pytest.raises(Refused) as refused:
+        identity.initialise(volume_root)
+    assert refused.value.code is Code.VOLUME_EXISTS
+    assert (volume_root / ".storage-id").read_text() == f"{storage_id}\n"
+
+
+def test_a_directory_that_holds_anything_is_not_made_a_volume(volume_root: Path) -> None:
+    (volume_root / "mine").write_text("")
+    with pytest.raises(Refused) as refused:
+        identity.initialise(volume_root)
+    assert (refused.value.code, refused.value.params["cause"]) == (Code.VOLUME_EXISTS, "not-empty")
+    assert [path.name for path in volume_root.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o770, 0o701, 0o1700, 0o500])
+def test_a_directory_that_is_not_private_is_not_made_a_volume(volume_root: Path, mode: int) -> None:
+    volume_root.chmod(mode)
+    with pytest.raises(Refused) as refused:
+        identity.initialise(volume_root)
+    assert (refused.value.code, refused.value.params["cause"]) == (
+        Code.STORAGE_UNAVAILABLE,
+        "mode",
+    )
+    volume_root.chmod(0o700)
+    assert list(volume_root.iterdir()) == []
+
+
+def test_a_symbolic_link_is_not_made_a_volume(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(Refused):
+        identity.initialise(tmp_path / "link")
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def pipe(root: Path) -> None:
+    (root / ".storage-id").unlink()
+    os.mkfifo(root / ".storage-id", 0o600)
+
+
+def linked_marker(root: Path) -> None:
+    moved = (root / ".storage-id").rename(root.parent / "marker")
+    (root / ".storage-id").symlink_to(moved)
+
+
+def directory_marker(root: Path) -> None:
+    (root / ".storage-id").unlink()
+    (root / ".storage-id").mkdir()
+
+
+def upper(root: Path) -> None:
+    (root / ".storage-id").write_text((root / ".storage-id").read_text().upper() + "x")
+
+
+def more(root: Path) -> None:
+    with (root / ".storage-id").open("a") as marker:
+        marker.write("more\n")
+
+
+def nothing(root: Path) -> None:
+    (root / ".storage-id").write_text("")
+
+
+CAUSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "link": (linked_marker, "marker-unreadable"),
+    "directory": (directory_marker, "marker-unreadable"),
+    "upper case": (upper, "marker-malformed"),
+    "another line": (more, "marker-malformed"),
+    "empty": (nothing, "marker-malformed"),
+}
+
+
+@pytest.mark.parametrize("what", CAUSES)
+def test_a_marker_that_is_none_is_named(volume_root: Path, what: str) -> None:
+    storage_id = identity.initialise(volume_root)
+    spoil, cause = CAUSES[what]
+    spoil(volume_root)
+    for look in (identity.probe, lambda root, given: identity.opened(root, given).__enter__()):
+        with pytest.raises(Missing) as missing:
+            look(volume_root, storage_id)
+        assert missing.value.code is Code.STORAGE_UNAVAILABLE
+        assert missing.value.params["cause"] == cause
+
+
+def test_a_probe_gives_up_on_a_volume_that_does_not_answer(volume_root: Path) -> None:
+    """A pipe nobody writes to holds up its reader as a dead mount does."""
+    storage_id = identity.initialise(volume_root)
+    pipe(volume_root)
+    began = time.monotonic()
+    with pytest.raises(Missing) as missing:
+        identity.probe(volume_root, storage_id, seconds=0.3)
+    assert 0.2 < time.monotonic() - began < 3
+    assert missing.value.params["cause"] in {"no-answer", "marker-unreadable"}
+    # Let the reader go, if one hangs there still.
+    os.close(os.open(volume_root / ".storage-id", os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_a_probe_of_a_good_volume_says_nothing(volume_root: Path) -> None:
+    identity.probe(volume_root, identity.initialise(volume_root))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_marker_of_another_owner_is_refused(volume_root: Path) -> None:
+    storage_id = identity.initialise(volume_root)
+    os.chown(volume_root / ".storage-id", 12345, -1)
+    with pytest.raises(Missing) as missing, identity.opened(volume_root, storage_id):
+        pass
+    assert missing.value.params["cause"] == "owner"
