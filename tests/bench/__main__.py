@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import claiming
+from tests.bench import archiving, claiming
 
-BENCHES = {"claim": claiming.measure}
+BENCHES = {"archive": archiving.measure, "claim": claiming.measure}
 
 
 def main() -> None:
