@@ -6,6 +6,7 @@ brought in twice, because its removal was interrupted, brings nothing in the sec
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,10 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from shared.db.statement import statement
-from shared.volume.files import names_in, opened_directory, read_whole, storage_errors
+from shared.volume.files import names_in, opened_directory, read_whole, shown, storage_errors
 from shared.volume.identity import EVIDENCE
 from shared.volume.publish import discard, publish, write_temp
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 FILE_MAX_BYTES = 1024 * 1024
 NAME = re.compile(r"[0-9a-f-]{36}\.jsonl")
+NO_FILE = frozenset({errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 REQUIRED = frozenset({"id", "occurred_at", "type", "severity", "source", "done"})
 
 
@@ -88,16 +91,33 @@ def bring_in(control: Database, volume: Volume) -> BroughtIn:
     count, unreadable = 0, []
     with storage_errors(), opened_directory(volume.fd, EVIDENCE) as directory:
         for name in names_in(directory):
-            content, _ = read_whole(directory, name, FILE_MAX_BYTES)
-            events = _parse(name, content)
-            if events is None:
+            new = _brought_in(control, directory, name)
+            if new is None:
                 unreadable.append(name)
-                events = [_unreadable(name)]
-            count += len(_record(control, events))
-            if name not in unreadable:
-                # Only after the commit: a crash before this line brings the same ids in again.
-                os.unlink(name, dir_fd=directory)
+                count += len(_record(control, [_unreadable(name)]))
+                continue
+            count += new
+            # Only after the commit: a crash before this line brings the same ids in again.
+            os.unlink(name, dir_fd=directory)
     return BroughtIn(count, tuple(unreadable))
+
+
+def _brought_in(control: Database, directory: int, name: str) -> int | None:
+    """Bring in one file and return how many events were new; None for what is no evidence of ours."""
+    try:
+        content, _ = read_whole(directory, name, FILE_MAX_BYTES)
+    except OSError as error:
+        # A directory, a link, a pipe; any other error is the volume's and passes.
+        if error.errno in NO_FILE:
+            return None
+        raise
+    events = _parse(name, content)
+    if events is None:
+        return None
+    try:
+        return len(_record(control, events))
+    except (psycopg.DataError, psycopg.IntegrityError):
+        return None
 
 
 def _record(control: Database, events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -110,7 +130,7 @@ def _parse(name: str, content: bytes) -> list[dict[str, Any]] | None:
         return None
     try:
         events = [json.loads(line) for line in content.splitlines()]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     whole = all(isinstance(event, dict) and event.keys() >= REQUIRED for event in events)
     return events if whole else None
@@ -119,12 +139,12 @@ def _parse(name: str, content: bytes) -> list[dict[str, Any]] | None:
 def _unreadable(name: str) -> dict[str, Any]:
     # The same id each time, so that one bad file is one event and not one a minute.
     return {
-        "id": str(uuid5(NAMESPACE_OID, name)),
+        "id": str(uuid5(NAMESPACE_OID, shown(name))),
         "occurred_at": datetime.now(UTC).isoformat(),
         "type": "evidence-unreadable",
         "severity": "error",
         "source": "volume",
         "done": False,
-        "reason_params": {"file": name},
+        "reason_params": {"file": shown(name)},
         "reclaimed": False,
     }

@@ -37,19 +37,19 @@ def verified(path: Path, expected_sha256: str | None = None) -> ChainReport:
     Raises ``Refused`` (DIRECTORY_UNREADABLE) when the directory or a file of it cannot be read: only
     bytes that were read prove anything.
     """
-    with _readable(path), _opened(path) as directory:
+    with readable(path), opened(path) as directory:
         try:
-            numbers = _batches(directory)
+            numbers = batch_numbers(directory)
             manifest, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
         except Broken as broken:
             return ChainReport(
                 Verdict.BROKEN, broken.reason, broken.params, None, (), None, anchored=False
             )
-        batches = ((seq, _chunks(directory, seq)) for seq in numbers)
+        batches = ((seq, batch_chunks(directory, seq)) for seq in numbers)
         return verify_chain(manifest, batches, expected_sha256=expected_sha256)
 
 
-def _batches(directory: int) -> list[int]:
+def batch_numbers(directory: int) -> list[int]:
     """Return the numbers of the batch files, ascending; raises ``Broken`` for whatever else is there."""
     names = names_in(directory)
     numbers = []
@@ -66,14 +66,16 @@ def _batches(directory: int) -> list[int]:
     return sorted(numbers)
 
 
-def _chunks(directory: int, seq: int) -> Iterator[bytes]:
+def batch_chunks(directory: int, seq: int) -> Iterator[bytes]:
+    """Yield the stored bytes of one batch; raises ``OSError``."""
     # Opened when its turn comes: one descriptor at a time, however long the chain.
     with opened_file(directory, file_name(seq)) as fd:
         yield from chunks_of(fd)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def opened(path: Path) -> Iterator[int]:
+    """Open an archive's directory, which must be no link, and close it again; raises ``OSError``."""
     fd = os.open(path, READ | os.O_DIRECTORY)
     try:
         yield fd
@@ -82,7 +84,8 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Turn what the operating system says of an archive into ``Refused`` (DIRECTORY_UNREADABLE)."""
     try:
         yield
     except OSError as error:

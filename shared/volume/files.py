@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK = 1024 * 1024
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a pipe that somebody put there would wait for its other end.
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # A directory is read up to here; beyond it something is wrong and a listing would not be bounded.
 ENTRIES_MAX = 100_000
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -82,6 +83,11 @@ def opened_directory(dir_fd: int, name: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def shown(name: str) -> str:
+    """Return a name as it can be stored and printed: bytes that are no UTF-8 are spelled out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def names_in(dir_fd: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 import time
 from contextlib import contextmanager
@@ -94,4 +95,6 @@ def prepare(volume: Volume) -> None:
                 continue
         with opened_directory(volume.fd, TEMP) as temp:
             for name in names_in(temp):
-                os.unlink(name, dir_fd=temp)
+                # A directory is none of ours, and would keep every tick from its work.
+                if not stat.S_ISDIR(os.stat(name, dir_fd=temp, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=temp)

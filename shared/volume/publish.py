@@ -7,20 +7,24 @@ in ``.tmp``; a crash after it leaves a whole file that the next holder adopts.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import os
 import secrets
+import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Passing, Verdict
 from shared.volume.files import (
+    CHUNK,
+    READ,
     chunks_of,
     names_in,
     opened_directory,
     opened_file,
-    read_whole,
     storage_errors,
 )
 from shared.volume.identity import PRIVATE, TEMP
@@ -100,7 +104,7 @@ def job_directory(volume: Volume, name: str, *, create: bool) -> Iterator[int]:
             # Also when it was there: whoever made it may have died before this.
             os.fsync(volume.fd)
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=volume.fd)
+            fd = os.open(name, READ | os.O_DIRECTORY, dir_fd=volume.fd)
         except FileNotFoundError:
             raise _missing(volume.fd, name) from None
     try:
@@ -133,21 +137,20 @@ def make_durable(directory: int, adopted: str | None = None) -> None:
 
 
 def read_published(directory: int, name: str, limit: int) -> bytes:
-    """Return a small published file; raises ``Verdict`` when a file that was confirmed is not there."""
-    with storage_errors(file=name):
-        try:
-            content, _ = read_whole(directory, name, limit)
-        except FileNotFoundError:
-            raise _missing(directory, name) from None
-    return content
+    """Return at most ``limit`` bytes of a small published file; raises as ``published`` does."""
+    with published(directory, name) as fd:
+        return b"".join(itertools.islice(chunks_of(fd), limit // CHUNK))
 
 
 @contextmanager
 def published(directory: int, name: str) -> Iterator[int]:
-    """Open a published file for reading; raises ``Verdict`` when a confirmed file is not there."""
+    """Open a published file for reading.
+
+    Raises ``Verdict`` (FILE_CHECK_FAILED) when a confirmed file is not there, or is no file.
+    """
     with storage_errors(file=name):
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+            fd = _open(directory, name)
         except FileNotFoundError:
             raise _missing(directory, name) from None
         try:
@@ -177,7 +180,7 @@ def is_listed(directory: int, name: str) -> bool:
 def _whose(temp: Temp, directory: int, name: str, link_error: OSError) -> bool:
     with storage_errors(file=name):
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+            fd = _open(directory, name)
         except FileNotFoundError:
             # Not there, so the link did fail, and its own error says why.
             raise link_error from None
@@ -185,6 +188,20 @@ def _whose(temp: Temp, directory: int, name: str, link_error: OSError) -> bool:
             return os.fstat(fd).st_ino == temp.inode
         finally:
             os.close(fd)
+
+
+def _open(directory: int, name: str) -> int:
+    """Open a regular file; raises ``Verdict`` where the name is something else, ``OSError`` otherwise."""
+    try:
+        fd = os.open(name, READ, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Verdict(Code.FILE_CHECK_FAILED, cause="not-a-file", file=name) from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Verdict(Code.FILE_CHECK_FAILED, cause="not-a-file", file=name)
+    return fd
 
 
 def _missing(directory: int, name: str) -> Verdict | Passing:

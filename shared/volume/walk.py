@@ -21,6 +21,7 @@ from shared.volume.files import (
     opened_directory,
     opened_file,
     read_whole,
+    shown,
     storage_errors,
 )
 from shared.volume.identity import EVIDENCE, LOCK, MARKER, TEMP
@@ -113,9 +114,12 @@ class _Budget:
 
 
 def entries(volume: Volume, place: Place) -> list[str]:
-    """Return the names in the root that the walk has not done with, without those of the volume itself."""
+    """Return the names in the root that the walk has not done with, without those of the volume itself.
+
+    As they are shown: that is how they are ordered, stored and told.
+    """
     with storage_errors():
-        names = names_in(volume.fd)
+        names = map(shown, names_in(volume.fd))
     return [name for name in names if name not in OWN_ENTRIES and name > place.after]
 
 
@@ -156,9 +160,10 @@ def _root(volume: Volume) -> Seen:
 def _directory(
     volume: Volume, name: str, position: Position | None, budget: _Budget
 ) -> tuple[Seen, Position | None]:
-    budget.used += 1
+    # Going on inside a directory is counted by its files alone, or a step of one would get nowhere.
+    budget.used += position is None
     with storage_errors(entry=name):
-        status = _status(volume.fd, name)
+        status = _status(volume.fd, _real(volume, name))
         if status is None:
             return Seen(name, present=False, whole=True, bytes=0), None
         if not stat.S_ISDIR(status.st_mode) or not JOB_DIRECTORY.fullmatch(name):
@@ -173,7 +178,7 @@ def _job(
 ) -> tuple[Seen, Position | None]:
     names = names_in(directory)
     sizes = _sizes(directory, names)
-    foreign = [each for each in names if each not in sizes or not _is_ours(each)]
+    foreign = [shown(each) for each in names if each not in sizes or not _is_ours(each)]
     seen = _Chain(directory, sizes)
     seen.walk(position, budget)
     return (
@@ -239,6 +244,13 @@ class _Chain:
         numbers = [int(match[1]) for name in self._sizes if (match := BATCH_FILE.fullmatch(name))]
         if numbers and max(numbers) > self.position.seq:
             self.broken = {"file": file_name(self.position.seq + 1), "cause": "FILE_MISSING"}
+
+
+def _real(volume: Volume, name: str) -> str:
+    """Return the entry of the root that is shown under ``name``; itself, but for names of other bytes."""
+    if "\\x" not in name:
+        return name
+    return next((real for real in names_in(volume.fd) if shown(real) == name), name)
 
 
 def _is_ours(name: str) -> bool:

@@ -35,6 +35,7 @@ from tests.operations.stage import (
     execute,
     expire,
     gate,
+    jobs,
     killed,
     leftovers,
     only_job,
@@ -173,9 +174,19 @@ def test_a_wrong_volume_is_never_written_and_its_jobs_wait_then_pause_then_resum
 
 
 def test_a_job_that_an_operator_paused_is_not_resumed_by_a_good_volume(here: Stage) -> None:
-    act(here, only_job(here), Action.PAUSE)
-    assert here.tick().outcome.ending is Ending.IDLE
-    assert only_job(here).state is State.PAUSED
+    paused = act(here, only_job(here), Action.PAUSE)
+    # Beside it, one that waits for the volume, so that there is something to resume.
+    execute(
+        here.control,
+        "INSERT INTO tallystick.job (operation, namespace_id, storage_id, batch_size, page_size,"
+        " max_bytes, input, state, error_code, due_at) SELECT 'archive', namespace_id, storage_id,"
+        " 1, 1, 1, input, 'PAUSED', 'STORAGE_UNAVAILABLE', now() + interval '1 h'"
+        " FROM tallystick.job",
+    )
+    here.tick()
+    states = {job.id: job.state for job in jobs(here)}
+    assert states.pop(paused.id) is State.PAUSED
+    assert State.PAUSED not in states.values()
 
 
 def test_a_copied_volume_is_refused_until_an_operator_adopts_it(here: Stage) -> None:
@@ -211,12 +222,11 @@ def test_a_node_without_a_volume_does_nothing_and_says_why(here: Stage) -> None:
     finishes(here)
 
 
-LIMITED = (
-    sys.executable,
-    "-c",
+LIMIT = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
-    " os.execv(sys.argv[1], sys.argv[1:])",
+    " os.execv(sys.argv[1], sys.argv[1:])"
 )
+LIMITED = (sys.executable, "-c", LIMIT)
 BULKY = (
     "INSERT INTO note SELECT i, '2021-01-01', (SELECT string_agg(md5(i::text || j), '')"
     " FROM generate_series(1, 4000) AS j) FROM generate_series(7, 8) AS i"
@@ -274,27 +284,30 @@ def dies_before_the_settle(here: Stage) -> None:
 
 @pytest.mark.parametrize("reserved", ["known to be there", "met by link"])
 def test_the_file_of_a_dead_holder_is_adopted_and_the_cursor_comes_from_its_bytes(
-    here: Stage, reserved: str
+    database: str, volume_root: Path, reserved: str
 ) -> None:
     """The dead one had a page of another size: going on from one's own page would lose a row or double it."""
+    more = FILL.replace("(1, 6)", "(7, 20)")
+    here = stage(database, volume_root, KINDS, NOTE, FILL, more)
+    plan(here, "notes", batch_size=8)
+    here.tick()
     execute(here.control, "UPDATE tallystick.job SET page_size = 1")
     dies_before_the_settle(here)
     file = batch_files(here, only_job(here))[-1]
     content, inode = file.read_bytes(), file.stat().st_ino
     assert end_of(file)["roots"] == 1
-    more = ", reserved = 0" if reserved == "met by link" else ""
-    # The takeover halves the page: it shall be larger than the dead one's all the same.
-    execute(here.control, f"UPDATE tallystick.job SET batch_size = 4, page_size = 4{more}")
+    forgotten = ", reserved = 0" if reserved == "met by link" else ""
+    # The takeover halves the page, which is larger than the dead one's all the same.
+    execute(here.control, f"UPDATE tallystick.job SET page_size = 8{forgotten}")
     report = here.tick()
-    assert (report.outcome.ending, report.reclaimed) == (Ending.PROGRESSED, True)
+    assert (report.outcome.ending, report.reclaimed) == (Ending.PROGRESSED, True), report
     job = only_job(here)
     (_, unit) = units(here, job)
-    assert (unit["evidence"]["adopted"], unit["roots"], job.roots) == (True, 1, 3)
+    assert (unit["evidence"]["adopted"], unit["roots"], job.roots) == (True, 1, 9)
     assert job.checkpoint is not None
     assert job.checkpoint["cursor"] == end_of(file)["last"]
     assert (file.read_bytes(), file.stat().st_ino) == (content, inode)
     assert "batch-adopted" in event_types(here, job)
-    execute(here.control, "UPDATE tallystick.job SET batch_size = 2, page_size = 2")
     finishes(here)
 
 
@@ -414,6 +427,7 @@ BAD_EVIDENCE: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize("what", BAD_EVIDENCE)
 def test_evidence_that_cannot_be_read_is_reported_once_and_left_and_stops_nothing(
     here: Stage, what: str

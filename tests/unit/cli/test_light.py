@@ -47,3 +47,16 @@ def test_a_directory_is_verified_without_database_settings_or_cloud(tmp_path: Pa
     assert code == 1
     assert json.loads(text)["params"]["cause"] == "MANIFEST_MISSING"
     assert not modules & {"psycopg", "boto3", "shared.settings", "shared.db"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("find", "{}", "1"), ("find", "{}", "1", "--no-index"), ("cat", "{}", "--table", "t")],
+)
+def test_a_directory_is_read_without_database_settings_or_cloud(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "manifest.json").write_text("{}\n")
+    code, modules, _ = loaded("archive", *(each.format(tmp_path) for each in arguments))
+    assert code == 1
+    assert not modules & {"psycopg", "boto3", "shared.settings", "shared.db", "duckdb"}

@@ -90,10 +90,10 @@ def test_a_link_under_the_name_is_not_followed(
 ) -> None:
     temp = publish.write_temp(volume, [b"content"])
     (volume_root / JOB / NAME).symlink_to(volume_root / ".tmp" / temp.name)
-    with pytest.raises(Passing) as passing:
+    with pytest.raises(Verdict) as verdict:
         publish.publish(volume, temp, directory, NAME)
-    assert passing.value.params["cause"] == "ELOOP"
-    with pytest.raises(Passing), publish.published(directory, NAME):
+    assert verdict.value.params["cause"] == "not-a-file"
+    with pytest.raises(Verdict), publish.published(directory, NAME):
         pass
 
 
