@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 from shared.chain.canonical import canonical_json, parse_json
 from shared.chain.verdict import Broken, Reason
@@ -77,7 +78,7 @@ class Table:
     references: tuple[str, ...]
     columns: tuple[Column, ...]
 
-    @property
+    @cached_property
     def copied(self) -> tuple[str, ...]:
         """Names of the columns whose values are in the batches: all but the generated."""
         return tuple(column.name for column in self.columns if column.generated is None)
