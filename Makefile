@@ -11,7 +11,7 @@ POSTGRES_15 ?= /usr/lib/postgresql/15/bin
 # More arguments for pytest, for example: make test ARGS="-k publish"
 ARGS ?=
 
-SUITES = unit properties postgres operations golden style
+SUITES = unit properties postgres operations golden reading restore style kinds export
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
 .PHONY: help setup demo test test-system tools lint bench lock clean
@@ -87,7 +87,7 @@ bench: $(READY) ## Measure against peers in one run
 lock: ## Lock requirements/*.txt anew from pyproject.toml
 	@command -v $(UV) >/dev/null 2>&1 || { echo "make lock: uv is missing; name it with UV=/path/to/uv" >&2; exit 1; }
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) pyproject.toml -o requirements/run.txt
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --group dev pyproject.toml -o requirements/dev.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

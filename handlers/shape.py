@@ -80,6 +80,7 @@ def job_in_full(found: Job, units: list[Row], events: list[Row]) -> Json:
         "next_attempt_at": time(found.due_at) if not found.state.closed else None,
         "closed_at": time(found.closed_at),
         "directory": found.directory if found.operation == "archive" else None,
+        "late_rows": found.opening.get("late_rows") if found.opening else None,
         "errors": found.errors,
         "units": [unit(row) for row in units],
         "events": [_without(event(row), "checkpoint") for row in events],
@@ -169,6 +170,7 @@ def plan(row: Row, namespace: str) -> Json:
         "max_bytes": row["max_bytes"],
         "next_run_at": time(row["next_run_at"]),
         "active_job_id": str(active) if active else None,
+        "late_rows": row.get("late_rows"),
         "updated_at": time(row["updated_at"]),
     }
 

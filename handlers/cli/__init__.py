@@ -11,6 +11,7 @@ from handlers.cli import (
     archive,
     database,
     demo,
+    drafting,
     jobs,
     kinds,
     namespaces,
@@ -52,6 +53,7 @@ app.command("tick")(ticking.tick)
 app.command("run")(ticking.run)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
+app.command("preview")(drafting.preview)
 
 
 def _version(asked: bool) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from handlers.cli import exporting, restoring
 from handlers.cli.answer import GOOD, NOT_GOOD, Answer, answering
+from handlers.cli.reading import cat, find, query
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Verify archives, and show the tails to keep elsewhere.", no_args_is_help=True
 )
+app.command("restore")(restoring.restore)
+app.command("find")(find)
+app.command("cat")(cat)
+app.command("query")(query)
+app.command("export")(exporting.export)
 BAD = frozenset({"BROKEN", "UNREADABLE"})
 JOB = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]{0,28}")
 SHA256 = re.compile(r"[0-9a-f]{64}")

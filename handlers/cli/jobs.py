@@ -181,6 +181,7 @@ def _show(out: Console, item: Json) -> None:
             ("state", f"{item['state']} (revision {item['revision']})"),
             ("batches", item["batches"]),
             ("roots", item["roots"]),
+            ("late rows", item["late_rows"]),
             ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
             ("batch size", item["batch_size"]),
             ("attempts", item["attempts"]),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from handlers.cli import drafting
 from handlers.cli.answer import GOOD, NOT_GOOD, Answer, answering
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 app = typer.Typer(help="What can be archived.", no_args_is_help=True)
+app.command("draft")(drafting.draft)
 THERE = {True: "there", False: "its table is not there yet", None: "the source does not answer"}
 
 

@@ -17,6 +17,8 @@ from handlers.cli.options import (
 from handlers.cli.values import duration, size
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from handlers.cli.session import Session
     from handlers.shape import Json
 
@@ -48,10 +50,15 @@ def list_(namespace: NamespaceOption = None) -> Answer:
         for item in items
     ]
     empty = "There are no plans. `tallystick plan set KIND --every 24h --enable --reason TEXT` makes one."
-    return Answer(
-        {"items": items},
-        lambda out: table(out, columns, rows, empty, folds=["NAMESPACE", "PLAN"]),
-    )
+
+    def show(out: Console) -> None:
+        table(out, columns, rows, empty, folds=["NAMESPACE", "PLAN"])
+        for item in items:
+            if item["late_rows"]:
+                late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
+                out.print(f"\n{late['message']}\n{late['next']}", soft_wrap=True)
+
+    return Answer({"items": items}, show)
 
 
 @app.command("set")
@@ -112,6 +119,37 @@ def set_(
         row = planning.put(opened.control, owner, change, signature)
     item = shape.plan(row, owner)
     return Answer(item, lambda out: out.print(_text(item), soft_wrap=True))
+
+
+@app.command("sweep")
+@answering
+def sweep(
+    kind: Annotated[str, typer.Argument(metavar="KIND")],
+    reason: ReasonOption,
+    namespace: NamespaceOption = None,
+    actor: ActorOption = None,
+    revision: RevisionOption = None,
+) -> Answer:
+    """Make one job over everything in the window, once.
+
+    It brings in what came late. The plan keeps its scope, and its next job goes on where this one ends.
+    """
+    from handlers import shape
+    from handlers.cli.kinds import require
+    from handlers.cli.session import session, signed
+    from shared.jobs import store
+    from shared.plans import namespaces
+    from shared.plans.schedule import KnownKind
+    from shared.plans.sweep import sweep
+
+    signature = signed(actor, reason, revision)
+    with session() as opened:
+        owner = namespaces.find(opened.control, namespace)["name"]
+        named = require(opened, kind, owner)
+        known = KnownKind(named.name, named.only_namespace, named.definition)
+        item = shape.job(store.get(opened.control, sweep(opened.control, owner, known, signature)))
+    text = f"Job {item['id']} archives everything in the window of {owner}/{kind} once more."
+    return Answer(item, lambda out: out.print(text, soft_wrap=True))
 
 
 def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | None) -> None:

@@ -18,6 +18,7 @@ SIZE = re.compile(r"([0-9]{1,15}) ?(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
 DURATION = re.compile(r"([0-9]{1,9}) ?([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 DAY_SECONDS = 86400
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def size(text: str) -> int:
@@ -45,3 +46,12 @@ def days(text: str) -> int:
         problem = f"{text!r} is not a whole number of days: write 365d"
         raise typer.BadParameter(problem)
     return seconds // DAY_SECONDS
+
+
+def sha256(text: str) -> str:
+    """Return a digest in lowercase hex digits."""
+    digest = text.strip().lower()
+    if not SHA256.fullmatch(digest):
+        problem = f"{text!r} is no SHA-256: 64 hex digits"
+        raise typer.BadParameter(problem)
+    return digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.chain import manifest as chain
 from shared.chain.manifest import MANIFEST_NAME, Manifest, parse_manifest
@@ -18,19 +18,44 @@ if TYPE_CHECKING:
 def manifest_of(job: Job, opening: Opening) -> Manifest:
     """Return the manifest of a job that has been opened."""
     policy, previous = job.input["policy"], job.input["previous"]
-    return Manifest(
+    described = described_as(
+        opening,
         job=str(job.id),
         namespace=chain.Namespace(str(job.namespace_id), job.input["namespace"]),
         kind=job.kind or "",
         definition=job.input["definition"],
-        window=chain.Window(opening.after, opening.cutoff),
-        policy=chain.Policy(policy["revision"], policy["after_days"]),
         batch_size=job.batch_size,
+    )
+    return replace(
+        described,
+        policy=chain.Policy(policy["revision"], policy["after_days"]),
+        previous=chain.Previous(previous["job"], previous["tail"]) if previous else None,
+    )
+
+
+def described_as(
+    opening: Opening,
+    *,
+    job: str,
+    namespace: chain.Namespace,
+    kind: str,
+    definition: dict[str, Any],
+    batch_size: int,
+) -> Manifest:
+    """Return the manifest of an archive that no policy asked for and that follows on none."""
+    return Manifest(
+        job=job,
+        namespace=namespace,
+        kind=kind,
+        definition=definition,
+        window=chain.Window(opening.after, opening.cutoff),
+        policy=None,
+        batch_size=batch_size,
         source=chain.Source(opening.database, opening.encoding),
         tables=opening.shape.tables,
         key=tuple(column.name for column in opening.shape.order[1:]),
         time=opening.shape.order[0].name,
-        previous=chain.Previous(previous["job"], previous["tail"]) if previous else None,
+        previous=None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -19,6 +20,7 @@ class Problem(StrEnum):
     NOT_A_TABLE = "NOT_A_TABLE"
     TEMPORARY = "TEMPORARY"
     INHERITED = "INHERITED"
+    PARTITION_FOREIGN = "PARTITION_FOREIGN"
     NOT_READABLE = "NOT_READABLE"
     ROW_SECURITY = "ROW_SECURITY"
     NAME_UNPRINTABLE = "NAME_UNPRINTABLE"
@@ -28,26 +30,39 @@ class Problem(StrEnum):
     KEY_NOT_UNIQUE = "KEY_NOT_UNIQUE"
     COLUMN_GENERATED = "COLUMN_GENERATED"
     COLUMN_TYPE = "COLUMN_TYPE"
+    COLUMN_COLLATION = "COLUMN_COLLATION"
     TIME_TYPE = "TIME_TYPE"
     TIME_UNIT = "TIME_UNIT"
+    TIME_ZONE = "TIME_ZONE"
     FOREIGN_KEY_MISSING = "FOREIGN_KEY_MISSING"
     FOREIGN_KEY_AMBIGUOUS = "FOREIGN_KEY_AMBIGUOUS"
     FOREIGN_KEY_LENGTH = "FOREIGN_KEY_LENGTH"
+    JOIN_COLLATION = "JOIN_COLLATION"
     PARENT_OUTSIDE = "PARENT_OUTSIDE"
     PARENT_NOT_UNIQUE = "PARENT_NOT_UNIQUE"
     TABLES_IN_CIRCLE = "TABLES_IN_CIRCLE"
     NO_INDEX_FOR_ORDER = "NO_INDEX_FOR_ORDER"
     NO_INDEX_FOR_JOIN = "NO_INDEX_FOR_JOIN"
     NOT_FOLLOWED = "NOT_FOLLOWED"
+    SELF_REFERENCE = "SELF_REFERENCE"
+    SECOND_PATH = "SECOND_PATH"
     WHERE_INVALID = "WHERE_INVALID"
+    JOIN_INVALID = "JOIN_INVALID"
+    PAGE_READS_ALL = "PAGE_READS_ALL"
     ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
 
+
+# What no line of a batch can hold inside a name.
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 WARNINGS = frozenset(
     {
         Problem.NO_INDEX_FOR_ORDER,
         Problem.NO_INDEX_FOR_JOIN,
         Problem.NOT_FOLLOWED,
+        Problem.SELF_REFERENCE,
+        Problem.SECOND_PATH,
+        Problem.PAGE_READS_ALL,
         Problem.ACTIVITY_HIDDEN,
     }
 )
@@ -122,9 +137,10 @@ def _table_findings(facts: Facts) -> list[Finding]:
         (row["kind"] not in {"r", "p"}, Problem.NOT_A_TABLE),
         (row["persistence"] == "t", Problem.TEMPORARY),
         (row["has_heirs"], Problem.INHERITED),
+        (row["has_foreign_parts"], Problem.PARTITION_FOREIGN),
         (not row["readable"], Problem.NOT_READABLE),
         (row["row_security"], Problem.ROW_SECURITY),
-        (not all(name.isprintable() for name in facts.columns), Problem.NAME_UNPRINTABLE),
+        (any(map(CONTROL.search, facts.columns)), Problem.NAME_UNPRINTABLE),
     )
     return [Finding(problem, params) for wrong, problem in checks if wrong]
 
@@ -143,13 +159,13 @@ def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | Non
     if not root.is_unique(key):
         findings.append(Finding(Problem.KEY_NOT_UNIQUE, {"table": table, "columns": key}))
     time = root.columns[definition["time"]]
-    sort = _time_sort(time)
+    sort = time_sort(time)
     params = {"table": table, "column": time["name"], "type": time["type"]}
     if sort is None:
         findings.append(Finding(Problem.TIME_TYPE, params))
     if (sort is TimeSort.NUMBER) != (definition["time_unit"] is not None):
         findings.append(Finding(Problem.TIME_UNIT, params))
-    if not root.is_indexed([time["name"]]):
+    if not root.is_indexed([time["name"]], in_order=True):
         columns = [time["name"], *key]
         findings.append(Finding(Problem.NO_INDEX_FOR_ORDER, {"table": table, "columns": columns}))
     return findings
@@ -224,6 +240,15 @@ def _join_findings(
         ]
     for column in join.references:
         findings += _order_findings(parent, column)
+    for facts, columns in ((child, join.foreign_key), (parent, join.references)):
+        findings += _loose_findings(facts, columns)
+    sides = [(child, column) for column in join.foreign_key]
+    sides += [(parent, column) for column in join.references]
+    for facts, column in sides:
+        # The server may tie a row to a parent that is spelled otherwise; by bytes it would be lost.
+        if column in facts.columns and not facts.columns[column]["exact"]:
+            where = {"table": str(facts.name), "column": column}
+            findings.append(Finding(Problem.JOIN_COLLATION, where))
     is_key = parent is root and key is not None and sorted(key) == sorted(join.references)
     if not is_key and not parent.is_unique(join.references):
         params = {"table": str(parent.name), "columns": join.references, "child": str(name)}
@@ -232,6 +257,15 @@ def _join_findings(
         params = {"table": str(name), "columns": join.foreign_key}
         findings.append(Finding(Problem.NO_INDEX_FOR_JOIN, params))
     return findings
+
+
+def _loose_findings(facts: Facts, columns: list[str]) -> list[Finding]:
+    """Refuse to join by texts that are equal to their collation and yet written differently."""
+    return [
+        Finding(Problem.COLUMN_COLLATION, {"table": str(facts.name), "column": column})
+        for column in columns
+        if column in facts.columns and not facts.columns[column]["exact"]
+    ]
 
 
 def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName] | None:
@@ -249,13 +283,23 @@ def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName]
 
 
 def _not_followed(by_name: dict[TableName, Facts], joins: dict[TableName, _Join]) -> list[Finding]:
+    """Name every foreign key into the kind that no row is taken along by."""
     findings = []
     for facts in by_name.values():
         for reference in facts.row["referenced_by"]:
-            child = TableName(reference["schema"], reference["table"])
-            followed = child in joins and joins[child].parent == facts.name
-            if not followed:
-                params = {"table": str(facts.name), "child": str(child), "name": reference["name"]}
+            child, columns = (
+                TableName(reference["schema"], reference["table"]),
+                reference["columns"],
+            )
+            params = {"table": str(facts.name), "child": str(child), "name": reference["name"]}
+            join = joins.get(child)
+            if join and join.parent == facts.name and sorted(join.foreign_key) == sorted(columns):
+                continue
+            if child == facts.name:
+                findings.append(Finding(Problem.SELF_REFERENCE, params))
+            elif child in by_name:
+                findings.append(Finding(Problem.SECOND_PATH, params))
+            else:
                 findings.append(Finding(Problem.NOT_FOLLOWED, params))
     return findings
 
@@ -281,27 +325,45 @@ def _shape(
             references=tuple(join.references) if join else (),
             columns=tuple(declared(column) for column in columns.values()),
         )
-        text_join = tuple(_is_text(columns[column]) for column in table.foreign_key)
+        text_join = _text_join(columns, by_name[join.parent].columns, join) if join else ()
         where = wheres[name] if join else definition["where"]
         relations.append(Relation(table, where, text_join))
-    time_sort = _time_sort(root.columns[definition["time"]])
-    assert time_sort is not None  # noqa: S101 - a time of another type was refused above
+    sort = time_sort(root.columns[definition["time"]])
+    assert sort is not None  # noqa: S101 - a time of another type was refused above
     return Shape(
         relations=tuple(relations),
         order=tuple(
             OrderColumn(name, root.columns[name]["base"], _is_text(root.columns[name]))
             for name in (definition["time"], *key)
         ),
-        time_sort=time_sort,
+        time_sort=sort,
         namespace=definition["namespace"],
     )
 
 
 def _is_text(column: dict[str, Any]) -> bool:
-    return bool(column["base_kind"] == "S")
+    return column["collates"] is not None
 
 
-def _time_sort(column: dict[str, Any]) -> TimeSort | None:
+def _text_join(
+    child: dict[str, dict[str, Any]], parent: dict[str, dict[str, Any]], join: _Join
+) -> tuple[bool, ...]:
+    """Mark the columns to be compared byte by byte against their collation.
+
+    Only where the two collate differently: an index serves no comparison under another collation, and
+    every collation that gets here calls texts equal only when their bytes are.
+    """
+    pairs = [
+        (child[ours], parent[theirs])
+        for ours, theirs in zip(join.foreign_key, join.references, strict=True)
+    ]
+    return tuple(
+        _is_text(ours) and ours["collates"] != theirs["collates"] for ours, theirs in pairs
+    )
+
+
+def time_sort(column: dict[str, Any]) -> TimeSort | None:
+    """Return how a column can hold the time of a root; None when it cannot."""
     return {
         "timestamp with time zone": TimeSort.INSTANT,
         "timestamp without time zone": TimeSort.LOCAL,

@@ -28,6 +28,7 @@ CLOCK = re.compile(
 )
 
 Where = Literal["application", "control"]
+TimeUnit = Literal["s", "ms", "us"]
 
 
 def _table(text: str) -> str:
@@ -76,7 +77,7 @@ class Kind(_Strict):
     belongs_to: str = "default"
     where: str | None = None
     time_zone: str = "UTC"
-    time_unit: Literal["s", "ms", "us"] | None = None
+    time_unit: TimeUnit | None = None
     related: list[Related] = []
     after: str | None = None
     every: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
 # Counting late rows is a courtesy: on a table too large to count in this time it is left unknown.
 COUNT_SECONDS = 5.0
+LOOK_SECONDS = 10.0
 PER_SECOND = {None: 1, "s": 1, "ms": 1000, "us": 1_000_000}
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a window shall end: at an instant as the server reads it, else so many seconds ago."""
+
+    until: str | None = None
+    seconds: float = 0.0
 
 
 def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds: float) -> Opening:
@@ -33,29 +43,73 @@ def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds
     definition = job.input["definition"]
     tables = tables_of(definition)
     with snapshot(connection, tables, name=name, seconds=seconds, lock=False) as facts:
+        opening = opened(
+            connection,
+            fitted(definition, facts),
+            definition,
+            cutoff_at=job.input["cutoff_at"],
+            namespace_value=_namespace_value(job),
+        )
+    if job.input["after"] is not None:
+        opening = replace(opening, after=tuple(job.input["after"]))
+    return _with_late_rows(connection, opening, job, name)
+
+
+def first_look(
+    connection: psycopg.Connection[Row],
+    definition: dict[str, Any],
+    end: End,
+    *,
+    namespace_value: str | None,
+    name: str,
+) -> Opening:
+    """Fit a definition that no job has to its source, for a window from the oldest row to ``end``."""
+    tables = tables_of(definition)
+    with snapshot(connection, tables, name=name, seconds=LOOK_SECONDS, lock=False) as facts:
         shape = fitted(definition, facts)
-        window = connection.execute(
-            statement("shared.archive", "window"),
-            {
-                "cutoff_at": job.input["cutoff_at"],
-                "time_zone": definition["time_zone"],
-                "per_second": PER_SECOND[definition["time_unit"]],
-            },
-        ).fetchone()
+        asked = {"until": end.until, "seconds": end.seconds}
+        row = connection.execute(statement("shared.archive", "cutoff"), asked).fetchone()
+        assert row is not None  # noqa: S101 - the query has one row
+        return opened(
+            connection,
+            shape,
+            definition,
+            cutoff_at=row["cutoff_at"],
+            namespace_value=namespace_value,
+        )
+
+
+def opened(
+    connection: psycopg.Connection[Row],
+    shape: Shape,
+    definition: dict[str, Any],
+    *,
+    cutoff_at: str,
+    namespace_value: str | None,
+) -> Opening:
+    """Fix the end of a window that begins with the oldest row, in the open snapshot.
+
+    ``cutoff_at`` is an instant as the server reads it. Raises ``Passing`` on a standby that has not yet
+    replayed as far.
+    """
+    params = {
+        "cutoff_at": cutoff_at,
+        "time_zone": definition["time_zone"],
+        "per_second": PER_SECOND[definition["time_unit"]],
+    }
+    window = connection.execute(statement("shared.archive", "window"), params).fetchone()
     assert window is not None  # noqa: S101 - the query has one row
     if window["behind"]:
         raise Passing(Code.EXPORT_FAILED, cause="standby-behind")
-    after = job.input["after"]
-    opening = Opening(
+    return Opening(
         shape=shape,
-        after=tuple(after) if after is not None else None,
+        after=None,
         cutoff=_cutoff(shape, window),
-        namespace_value=_namespace_value(job),
+        namespace_value=namespace_value,
         database=window["database"],
         encoding=window["encoding"],
         late_rows=None,
     )
-    return _with_late_rows(connection, opening, job, name)
 
 
 def fitted(definition: dict[str, Any], facts: list[Facts]) -> Shape:
@@ -110,4 +164,4 @@ def _rows_up_to(
 
 
 def _counted(opening: Opening, late_rows: int) -> Opening:
-    return Opening(**{**vars(opening), "late_rows": late_rows})
+    return replace(opening, late_rows=late_rows)

@@ -55,7 +55,6 @@ class _Tally:
     roots: int = 0
     raw_bytes: int = 0
     last_line: bytes = b""
-    more: bool = False
 
 
 def batch(connection: psycopg.Connection[Row], opening: Opening, page: Page) -> Iterator[bytes]:
@@ -81,10 +80,12 @@ def _raw(
 ) -> Iterator[bytes]:
     shape = opening.shape
     yield header_line(page.header) + PREAMBLE + copy_line(shape.tables[0])
-    query = root_query(opening, page.header.after, page.size + 1)
+    query = root_query(opening, page.header.after, page.size)
     yield from _root_rows(connection, query, page, tally, shape.tables[0].label)
     yield END_OF_ROWS
     last = cursor_of(shape, tally.last_line) if tally.roots else page.header.after
+    # Asked and not read: a root that cannot be printed must not stop the page before it.
+    more = tally.roots == page.size and _is_more(connection, opening, last)
     for index in range(1, len(shape.relations)):
         yield copy_line(shape.tables[index])
         if tally.roots:
@@ -97,7 +98,7 @@ def _raw(
             rows=tuple((table.label, tally.rows.get(table.label, 0)) for table in shape.tables),
             raw_bytes=tally.raw_bytes,
             last=last,
-            final=not tally.more,
+            final=not more,
         )
     )
 
@@ -105,15 +106,10 @@ def _raw(
 def _root_rows(
     connection: psycopg.Connection[Row], query: sql.Composed, page: Page, tally: _Tally, label: str
 ) -> Iterator[bytes]:
-    """Stream the roots; the one asked for beyond the page only tells that there are more."""
     for lines in _pieces(copied(connection, query)):
-        if tally.roots + len(lines) > page.size:
-            tally.more = True
-            lines.pop()
-        if lines:
-            tally.roots += len(lines)
-            tally.last_line = lines[-1]
-            yield _counted(lines, page, tally, label)
+        tally.roots += len(lines)
+        tally.last_line = lines[-1]
+        yield _counted(lines, page, tally, label)
 
 
 def _related_rows(
@@ -121,6 +117,11 @@ def _related_rows(
 ) -> Iterator[bytes]:
     for lines in _pieces(copied(connection, query)):
         yield _counted(lines, page, tally, label)
+
+
+def _is_more(connection: psycopg.Connection[Row], opening: Opening, last: Cursor | None) -> bool:
+    found = connection.execute(_exists(opening, last)).fetchone()
+    return bool(found and found["more"])
 
 
 def _pieces(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -162,15 +163,29 @@ def copied(connection: psycopg.Connection[Row], query: sql.Composed) -> Iterator
         if size < 0:
             break
         yield bytes(line)
-    while (ended := raw.get_result()) is not None:
+    # All of them are taken before an error is told: a connection with results left could not even roll back.
+    results = list(iter(raw.get_result, None))
+    for ended in results:
         if ended.status != ExecStatus.COMMAND_OK:
             raise trouble_of(psycopg.errors.error_from_result(ended))
 
 
 def root_query(opening: Opening, after: Cursor | None, limit: int) -> sql.Composed:
     """Return the COPY of the roots after a cursor, in order, at most ``limit``."""
+    return _copy(root_select(opening, after, limit))
+
+
+def related_query(
+    opening: Opening, index: int, after: Cursor | None, last: Cursor | None
+) -> sql.Composed:
+    """Return the COPY of one related table's rows, for the roots after a cursor up to ``last``."""
+    return _copy(related_select(opening, index, after, last))
+
+
+def root_select(opening: Opening, after: Cursor | None, limit: int) -> sql.Composed:
+    """Return the query whose rows ``root_query`` copies."""
     shape = opening.shape
-    return sql.SQL("COPY (SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT {}) TO STDOUT").format(
+    return sql.SQL("SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT {}").format(
         _columns("r", shape.relations[0]),
         _table(shape.relations[0]),
         _candidates(opening, after, None),
@@ -179,10 +194,10 @@ def root_query(opening: Opening, after: Cursor | None, limit: int) -> sql.Compos
     )
 
 
-def related_query(
+def related_select(
     opening: Opening, index: int, after: Cursor | None, last: Cursor | None
 ) -> sql.Composed:
-    """Return the COPY of one related table's rows, for the roots after a cursor up to ``last``."""
+    """Return the query whose rows ``related_query`` copies."""
     shape = opening.shape
     inner = sql.SQL("SELECT r.* FROM {} AS r WHERE {}").format(
         _table(shape.relations[0]), _candidates(opening, after, last)
@@ -200,9 +215,7 @@ def related_query(
         inner = sql.SQL("SELECT c.* FROM ({}) AS c JOIN ({}) AS p ON {}").format(
             own, inner, _joined(relation)
         )
-    return sql.SQL("COPY (SELECT {} FROM ({}) AS r) TO STDOUT").format(
-        _columns("r", shape.relations[index]), inner
-    )
+    return sql.SQL("SELECT {} FROM ({}) AS r").format(_columns("r", shape.relations[index]), inner)
 
 
 def count_query(opening: Opening, last: Cursor) -> sql.Composed:
@@ -212,12 +225,54 @@ def count_query(opening: Opening, last: Cursor) -> sql.Composed:
     )
 
 
+def extent_query(opening: Opening) -> sql.Composed:
+    """Return the query for the number of roots in the window, their oldest time and their newest."""
+    return sql.SQL("SELECT count(*) AS roots, {} FROM {} AS r WHERE {}").format(*_extent(opening))
+
+
+def edge_query(opening: Opening) -> sql.Composed:
+    """Return the query for the oldest and newest time alone, which an index can answer."""
+    return sql.SQL("SELECT {} FROM {} AS r WHERE {}").format(*_extent(opening))
+
+
+def _extent(opening: Opening) -> tuple[sql.Composable, sql.Composable, sql.Composable]:
+    time = sql.Identifier("r", opening.shape.order[0].name)
+    edges = sql.SQL("min({0})::text AS oldest, max({0})::text AS newest").format(time)
+    table = _table(opening.shape.relations[0])
+    return edges, table, _candidates(opening, opening.after, None)
+
+
 def cursor_of(shape: Shape, line: bytes) -> Cursor:
     """Return the place of a root in the order, from its line of COPY text."""
     fields = line.removesuffix(b"\n").split(b"\t")
     copied_columns = shape.tables[0].copied
     texts = [unescape(fields[copied_columns.index(column.name)]) for column in shape.order]
     return tuple(text for text in texts if text is not None)
+
+
+def first_key_query(opening: Opening, after: Cursor | None) -> sql.Composed:
+    """Return the query for the key of the first root after a cursor, as texts, and nothing else of it."""
+    shape = opening.shape
+    key = sql.SQL(", ").join(
+        sql.SQL("{}::pg_catalog.text").format(sql.Identifier("r", column.name))
+        for column in shape.order[1:]
+    )
+    return sql.SQL("SELECT ARRAY[{}] AS key FROM {} AS r WHERE {} ORDER BY {} LIMIT 1").format(
+        key,
+        _table(shape.relations[0]),
+        _candidates(opening, after, None),
+        sql.SQL(", ").join(_ordered("r", column) for column in shape.order),
+    )
+
+
+def _exists(opening: Opening, after: Cursor | None) -> sql.Composed:
+    return sql.SQL("SELECT EXISTS (SELECT FROM {} AS r WHERE {}) AS more").format(
+        _table(opening.shape.relations[0]), _candidates(opening, after, None)
+    )
+
+
+def _copy(select: sql.Composed) -> sql.Composed:
+    return sql.SQL("COPY ({}) TO STDOUT").format(select)
 
 
 def _candidates(opening: Opening, after: Cursor | None, last: Cursor | None) -> sql.Composed:

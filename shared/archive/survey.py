@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from shared.archive.examine import Finding, Problem, examine, tables_of
-from shared.archive.page import copied, root_query
+from shared.archive.page import copied, related_select, root_select
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
 from shared.db.statement import statement
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shared.archive.kinds import NamedKind
     from shared.archive.source import SourceConnection
+    from shared.chain.manifest import Table
     from shared.db.connect import Row
 
 READER = "tallystick survey"
@@ -94,34 +95,59 @@ def survey(source: SourceConnection, kind: NamedKind) -> Survey:
     if there and visible is not None and not visible["sees"]:
         findings += (Finding(Problem.ACTIVITY_HIDDEN),)
     if shape is not None:
-        findings += _conditions(connection, shape)
+        findings += _queries(connection, shape) + _time_zone(connection, definition["time_zone"])
     return Survey(kind, there, findings)
 
 
-def _conditions(connection: psycopg.Connection[Row], shape: Shape) -> tuple[Finding, ...]:
-    """Have the server read each condition, and no row: the words of the deployment are tried out here."""
-    queries = {shape.tables[0].label: root_query(_opening(shape), None, 0)}
-    for relation in shape.relations[1:]:
+def _queries(connection: psycopg.Connection[Row], shape: Shape) -> tuple[Finding, ...]:
+    """Have the server plan each query of a page and read no row, the words of the deployment included."""
+    opening = _opening(shape)
+    tried = [
+        _tried(connection, Problem.WHERE_INVALID, shape.tables[0], root_select(opening, None, 0))
+    ]
+    for index, relation in enumerate(shape.relations[1:], start=1):
+        table, found = relation.table, None
         if relation.where is not None:
-            table = relation.table
-            queries[table.label] = sql.SQL(
-                "COPY (SELECT 1 FROM {} AS c WHERE (\n{}\n) LIMIT 0) TO STDOUT"
-            ).format(sql.Identifier(table.schema, table.name), sql.SQL(relation.where))
-    findings = (_condition(connection, table, query) for table, query in queries.items())
-    return tuple(finding for finding in findings if finding is not None)
+            own = sql.SQL("SELECT 1 FROM {} AS c WHERE (\n{}\n)").format(
+                sql.Identifier(table.schema, table.name), sql.SQL(relation.where)
+            )
+            found = _tried(connection, Problem.WHERE_INVALID, table, own)
+        if found is None and tried[0] is None:
+            joined = related_select(opening, index, None, None)
+            found = _tried(connection, Problem.JOIN_INVALID, table, joined)
+        tried.append(found)
+    return tuple(finding for finding in tried if finding is not None)
 
 
-def _condition(
-    connection: psycopg.Connection[Row], table: str, query: sql.Composed
+def _tried(
+    connection: psycopg.Connection[Row], problem: Problem, table: Table, query: sql.Composed
 ) -> Finding | None:
+    try:
+        with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
+            # Copied, as a page is: what a query may hold and COPY may not would show here.
+            for _ in copied(
+                connection, sql.SQL("COPY ({} LIMIT 0) TO STDOUT").format(_whole(query))
+            ):
+                pass
+    except Verdict as verdict:
+        detail = verdict.params.get("detail")
+        return Finding(problem, {"table": table.label, "detail": detail})
+    return None
+
+
+def _time_zone(connection: psycopg.Connection[Row], name: str) -> tuple[Finding, ...]:
+    query = sql.SQL("COPY (SELECT now() AT TIME ZONE {}) TO STDOUT").format(sql.Literal(name))
     try:
         with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
             for _ in copied(connection, query):
                 pass
-    except Verdict as verdict:
-        detail = verdict.params.get("detail")
-        return Finding(Problem.WHERE_INVALID, {"table": table, "detail": detail})
-    return None
+    except Verdict:
+        return (Finding(Problem.TIME_ZONE, {"time_zone": name}),)
+    return ()
+
+
+def _whole(query: sql.Composed) -> sql.Composed:
+    return sql.SQL("SELECT * FROM ({}) AS page").format(query)
 
 
 def _opening(shape: Shape) -> Opening:

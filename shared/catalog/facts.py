@@ -44,10 +44,20 @@ class Facts:
                 return columns
         return None
 
-    def is_indexed(self, columns: list[str]) -> bool:
-        """Tell whether a usable index begins with these columns, the first in first place."""
+    def unique_keys(self) -> list[list[str]]:
+        """Return the columns of every valid, immediate, whole unique index, the primary key first."""
+        found = [index for index in self.row["indexes"] if index["unique"]]
+        found.sort(key=lambda index: (not index["primary"], len(index["columns"])))
+        return [index["columns"] for index in found]
+
+    def is_indexed(self, columns: list[str], *, in_order: bool = False) -> bool:
+        """Tell whether a usable index begins with these columns, the first in first place.
+
+        ``in_order`` asks for one whose entries are sorted.
+        """
         return any(
             index["usable"]
+            and (index["ordered"] or not in_order)
             and index["columns"][:1] == columns[:1]
             and set(index["columns"][: len(columns)]) == set(columns)
             for index in self.row["indexes"]

@@ -8,26 +8,21 @@ from typing import TYPE_CHECKING
 
 from shared.archive import opening as first_look
 from shared.archive.describe import manifest_difference, manifest_of
-from shared.archive.examine import STRUCTURAL
-from shared.archive.page import Page, batch
-from shared.archive.shape import Difference, Opening, difference, opening_json, parse_opening
-from shared.archive.source import GONE, reader_name, snapshot, terminate_older
-from shared.catalog.names import TableName
+from shared.archive.file import Reading, page_bytes, proof_of, proof_of_temp
+from shared.archive.page import Page
+from shared.archive.shape import Opening, opening_json, parse_opening
+from shared.archive.source import reader_name, terminate_older
 from shared.chain.batch import Header, file_name
 from shared.chain.canonical import sha256_hex
 from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest
-from shared.chain.verdict import Broken
-from shared.chain.verify import BatchProof, Position, verify_batch
+from shared.chain.verify import BatchProof, Position
 from shared.errors import Code, Verdict
 from shared.jobs import store
 from shared.jobs.model import Claim, Event, LedgerEntry, Progress
 from shared.operations.work import Operation, Work
 from shared.volume import publish
-from shared.volume.files import chunks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import psycopg
 
     from shared.db.connect import Row
@@ -104,7 +99,7 @@ def export(work: Work, unit: Batch) -> Landed:
         return Landed(proof=None)
     temp = _written(work, unit)
     try:
-        proof = _proof_of_temp(work, unit, temp)
+        proof, _ = proof_of_temp(volume, unit.manifest, unit.position, temp)
         _reserve(work, unit, temp)
         with publish.job_directory(volume, unit.directory, create=False) as directory:
             if unit.seq == 1:
@@ -126,7 +121,7 @@ def prove(work: Work, unit: Batch, landed: Landed) -> Proven:
         proof = landed.proof
         if proof is None:
             with publish.published(directory, name) as fd:
-                proof = _verified(unit, fd, name)
+                proof, _ = proof_of(unit.manifest, unit.position, fd)
         publish.make_durable(directory, adopted=name if landed.proof is None else None)
     position = replace(
         unit.position,
@@ -276,57 +271,11 @@ def _written(work: Work, unit: Batch) -> Temp:
         writer=work.writer,
     )
     page = Page(header, job.page_size, work.deadline.for_reading())
-    with closing(_page_bytes(work, unit, page)) as chunks:
-        return publish.write_temp(work.storage.volume, chunks)
-
-
-def _page_bytes(work: Work, unit: Batch, page: Page) -> Generator[bytes, None, None]:
-    connection = _source(work, unit.claim)
-    tables = [TableName(table.schema, table.name) for table in unit.opening.shape.tables]
-    name = reader_name(str(unit.claim.job.id), unit.claim.job.generation)
-    try:
-        with snapshot(
-            connection, tables, name=name, seconds=page.deadline.left(), lock=True
-        ) as facts:
-            now = first_look.fitted(unit.claim.job.input["definition"], facts)
-            if changed := difference(unit.opening.shape, now):
-                raise _schema_changed(changed)
-            yield from batch(connection, unit.opening, page)
-    except Verdict as verdict:
-        if verdict.params.get("cause") in GONE | STRUCTURAL:
-            raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict
-        raise
-
-
-def _schema_changed(changed: Difference) -> Verdict:
-    return Verdict(
-        Code.SCHEMA_CHANGED,
-        cause="columns",
-        table=changed.table,
-        column=changed.column,
-        before=changed.before,
-        now=changed.now,
+    reading = Reading(
+        job.input["definition"], unit.opening, reader_name(str(job.id), job.generation)
     )
-
-
-def _proof_of_temp(work: Work, unit: Batch, temp: Temp) -> BatchProof:
-    with publish.opened_temp(work.storage.volume, temp) as fd:
-        proof = _verified(unit, fd, file_name(unit.seq))
-    if proof.sha256 != temp.sha256:
-        raise Verdict(
-            Code.FILE_CHECK_FAILED, cause="read-back", expected=temp.sha256, found=proof.sha256
-        )
-    return proof
-
-
-def _verified(unit: Batch, fd: int, name: str) -> BatchProof:
-    try:
-        proof, _ = verify_batch(unit.manifest, unit.position, chunks_of(fd))
-    except Broken as broken:
-        raise Verdict(
-            Code.FILE_CHECK_FAILED, file=name, cause=str(broken.reason), **broken.params
-        ) from broken
-    return proof
+    with closing(page_bytes(_source(work, unit.claim), reading, page)) as chunks:
+        return publish.write_temp(work.storage.volume, chunks)
 
 
 def _reserve(work: Work, unit: Batch, temp: Temp) -> None:

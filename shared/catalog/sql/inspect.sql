@@ -4,25 +4,35 @@ WITH asked AS (
     SELECT *
     FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS asked (schema, name, place)
 ), relation AS (
-    SELECT asked.*, class.oid, class.relkind::text AS kind, class.relpersistence::text AS persistence
+    SELECT asked.*, space.oid AS space_oid, class.oid, class.relkind::text AS kind,
+           class.relpersistence::text AS persistence
     FROM asked
     LEFT JOIN pg_namespace AS space ON space.nspname = asked.schema
     LEFT JOIN pg_class AS class ON class.relnamespace = space.oid AND class.relname = asked.name
 )
 SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
     kind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs,
+    kind = 'p' AND EXISTS (
+        SELECT FROM pg_partition_tree(oid) AS part JOIN pg_class ON pg_class.oid = part.relid
+        WHERE relkind = 'f') AS has_foreign_parts,
     -- Of the whole table: that is what locking it asks for, and the lock comes before the snapshot.
-    has_table_privilege(oid, 'SELECT') AS readable,
+    has_table_privilege(oid, 'SELECT') AND has_schema_privilege(space_oid, 'USAGE') AS readable,
     row_security_active(oid) AS row_security,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
                    'name', attname,
                    'type', format_type(atttypid, atttypmod),
-                   'base', format_type(base.oid, NULL),
+                   -- With a modifier that is none: a cast to plain `character` or `bit` would cut to one.
+                   'base', format_type(base.oid, -1),
                    'base_kind', CASE WHEN base.typtype = 'e' THEN 'enum'
                                      WHEN base.typtype = 'b' AND base.typnamespace = 'pg_catalog'::regnamespace
                                          THEN base.typcategory::text
                                      ELSE 'other' END,
+                   'collates', (SELECT format('%%I.%%I', nspname, collname)
+                                FROM pg_collation JOIN pg_namespace ON pg_namespace.oid = collnamespace
+                                WHERE pg_collation.oid = attcollation),
+                   'exact', coalesce((SELECT collisdeterministic FROM pg_collation
+                                      WHERE pg_collation.oid = attcollation), true),
                    'not_null', attnotnull,
                    'generated', CASE WHEN attgenerated <> '' THEN (
                        SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef
@@ -51,6 +61,7 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
     ), '[]') AS columns,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
+                   'name', itself.relname,
                    'columns', (SELECT jsonb_agg(attname ORDER BY position)
                                FROM unnest(indkey::int2[]) WITH ORDINALITY AS part (number, position)
                                JOIN pg_attribute ON attrelid = indrelid AND attnum = part.number
@@ -59,14 +70,18 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                    'unique', indisunique AND indisvalid AND indimmediate AND indpred IS NULL
                              AND indexprs IS NULL,
                    'primary', indisprimary,
+                   'ordered', amname = 'btree',
                    -- Old rows have a time, so an index of the rows that have one serves them all.
-                   'usable', indisvalid AND indexprs IS NULL AND coalesce(
+                   'usable', indisvalid AND indexprs IS NULL AND amname IN ('btree', 'hash') AND coalesce(
                        pg_get_expr(indpred, indrelid) = (
                            SELECT format('(%%I IS NOT NULL)', attname) FROM pg_attribute
                            WHERE attrelid = indrelid AND attnum = indkey[0]),
                        indpred IS NULL)
                ) ORDER BY indexrelid)
-        FROM pg_index WHERE indrelid = relation.oid
+        FROM pg_index
+        JOIN pg_class AS itself ON itself.oid = indexrelid
+        JOIN pg_am ON pg_am.oid = itself.relam
+        WHERE indrelid = relation.oid
     ), '[]') AS indexes,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
@@ -83,15 +98,26 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
         FROM pg_constraint
         JOIN pg_class AS parent ON parent.oid = confrelid
         JOIN pg_namespace AS space ON space.oid = parent.relnamespace
-        WHERE conrelid = relation.oid AND contype = 'f' AND NOT parent.relispartition
+        -- A key to a partitioned table is there once more for each partition; those count where a
+        -- partition itself is asked about.
+        WHERE conrelid = relation.oid AND contype = 'f'
+          AND (conparentid = 0 OR NOT parent.relispartition
+               OR (space.nspname, parent.relname) IN (SELECT schema, name FROM asked))
     ), '[]') AS foreign_keys,
     coalesce((
-        SELECT jsonb_agg(jsonb_build_object('schema', space.nspname, 'table', child.relname, 'name', conname)
-                         ORDER BY space.nspname, child.relname, conname)
+        SELECT jsonb_agg(jsonb_build_object(
+                   'schema', space.nspname,
+                   'table', child.relname,
+                   'name', conname,
+                   'columns', (SELECT jsonb_agg(attname ORDER BY position)
+                               FROM unnest(conkey) WITH ORDINALITY AS part (number, position)
+                               JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number)
+               ) ORDER BY space.nspname, child.relname, conname)
         FROM pg_constraint
         JOIN pg_class AS child ON child.oid = conrelid
         JOIN pg_namespace AS space ON space.oid = child.relnamespace
-        WHERE confrelid = relation.oid AND contype = 'f' AND NOT child.relispartition
+        -- A partition has the keys of its table again; one of its own stays where no other table shows it.
+        WHERE confrelid = relation.oid AND contype = 'f' AND (conparentid = 0 OR NOT child.relispartition)
     ), '[]') AS referenced_by
 FROM relation
 ORDER BY place

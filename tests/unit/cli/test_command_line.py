@@ -29,6 +29,7 @@ CHANGES = [
     ("volume", "adopt"),
     ("policy", "set"),
     ("plan", "set"),
+    ("plan", "sweep"),
     ("namespaces", "create"),
     ("namespaces", "enable"),
     ("namespaces", "disable"),

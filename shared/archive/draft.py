@@ -1,0 +1,314 @@
+"""A kind drafted from what a table and its declared foreign keys say, judged as any kind is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from shared.archive.examine import Finding, Problem, examine, time_sort
+from shared.archive.kinds import Kind, Related, TimeUnit, builtin
+from shared.archive.shape import TimeSort
+from shared.archive.source import snapshot
+from shared.catalog.facts import inspected
+from shared.catalog.names import TableName, parse_table
+from shared.db.statement import statement
+from shared.errors import Code, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+    from shared.catalog.facts import Facts
+    from shared.db.connect import Row
+
+READER = "tallystick draft"
+STATEMENT_SECONDS = 10.0
+# Enough rows to tell how often a column is null, few enough to cost nothing.
+SAMPLE_ROWS = 1000
+# Between 1990 and 2100 a count of seconds, and no count of milliseconds, is a number of this size.
+SECONDS_FROM, SECONDS_TO = 631_152_000, 4_102_444_800
+UNITS: tuple[tuple[TimeUnit, int], ...] = (("s", 1), ("ms", 1000), ("us", 1_000_000))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A declared foreign key by which the rows of ``child`` travel with those of ``parent``."""
+
+    child: TableName
+    parent: TableName
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A kind that can be archived, and what whoever drafted it should be told.
+
+    ``findings`` are warnings about the kind; ``left_out`` are tables that refer to it and cannot travel
+    with it, each with the reason; ``outside`` are foreign keys to tables that stay; ``guessed_unit`` says
+    that the time unit was taken from the size of the values.
+    """
+
+    name: str
+    kind: Kind
+    sort: TimeSort
+    findings: tuple[Finding, ...]
+    left_out: tuple[tuple[Link, Finding], ...]
+    outside: tuple[Link, ...]
+    guessed_unit: bool
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was said about a draft; None leaves it to the table."""
+
+    time: str | None = None
+    time_unit: TimeUnit | None = None
+    name: str | None = None
+
+
+def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Draft:
+    """Draft a kind for a table, with every table that refers to it, to any depth.
+
+    Raises ``Refused`` when there is no such table, it cannot be archived, or its time must be named.
+    """
+    table = parse_table(text)
+    if table is None:
+        raise Refused(
+            Code.TABLE_UNKNOWN, cause="malformed", table=text, found=_alike(connection, text)
+        )
+    with snapshot(connection, [table], name=READER, seconds=STATEMENT_SECONDS, lock=False) as facts:
+        root = facts[0]
+        if not root.row["found"]:
+            found = _like_named(connection, table.name)
+            raise Refused(Code.TABLE_UNKNOWN, table=text, found=found)
+        time = wishes.time or _time(connection, root)
+        unit = wishes.time_unit or _time_unit(connection, root, time)
+        known, links = _followed(connection, root)
+    kind = _with_key(Kind(root=str(table), time=time, time_unit=unit), root)
+    kind, findings, left_out = _related(kind, known, links)
+    inside = {parse_table(each.table) for each in kind.related} | {table}
+    sort = time_sort(root.columns[time])
+    assert sort is not None  # noqa: S101 - a time of another type was refused above
+    return Draft(
+        name=wishes.name or _name(table),
+        kind=kind,
+        sort=sort,
+        findings=findings,
+        left_out=left_out,
+        outside=tuple(_outside(known, inside)),
+        guessed_unit=unit is not None and wishes.time_unit is None,
+    )
+
+
+def _followed(
+    connection: psycopg.Connection[Row], root: Facts
+) -> tuple[dict[TableName, Facts], list[Link]]:
+    """Walk the foreign keys into the tree, level by level, and choose one for each table met.
+
+    The nearest to the root counts; of several as near, one that cannot be null: a row surely has that one.
+    """
+    known, links, level = {root.name: root}, list[Link](), [root]
+    while level:
+        found: dict[TableName, list[Link]] = {}
+        for parent in level:
+            for each in parent.row["referenced_by"]:
+                child = TableName(each["schema"], each["table"])
+                if child not in known:
+                    link = Link(child, parent.name, tuple(each["columns"]))
+                    found.setdefault(child, []).append(link)
+        names = [*known, *found]
+        level = inspected(connection, names)[len(known) :] if found else []
+        for child_facts in level:
+            known[child_facts.name] = child_facts
+            links.append(min(found[child_facts.name], key=lambda link: _nullable(known, link)))
+    return known, links
+
+
+def _nullable(known: dict[TableName, Facts], link: Link) -> bool:
+    columns = known[link.child].columns
+    return not all(columns[name]["not_null"] for name in link.columns if name in columns)
+
+
+def _with_key(kind: Kind, root: Facts) -> Kind:
+    """Return the kind with a key of the root: the primary one where it will do, which needs no naming."""
+    refusal = _refusal(kind, [root])
+    if refusal is None:
+        return kind
+    for columns in root.unique_keys():
+        named = kind.model_copy(update={"key": columns})
+        if _refusal(named, [root]) is None:
+            return named
+    raise Refused(Code.DRAFT_REFUSED, cause=str(refusal.problem), **refusal.params)
+
+
+def _related(
+    kind: Kind, known: dict[TableName, Facts], links: list[Link]
+) -> tuple[Kind, tuple[Finding, ...], tuple[tuple[Link, Finding], ...]]:
+    """Add the tables one by one, so that each is judged for itself; what hangs on one left out is, too."""
+    left_out: list[tuple[Link, Finding]] = []
+    inside = [parse_table(kind.root)]
+    for link in links:
+        if link.parent not in inside:
+            without = next(why for other, why in left_out if other.child == link.parent)
+            left_out.append((link, without))
+            continue
+        grown = kind.model_copy(update={"related": [*kind.related, _long(link)]})
+        refusal = _refusal(grown, [known[name] for name in [*inside, link.child] if name])
+        if refusal is None:
+            kind, inside = grown, [*inside, link.child]
+        else:
+            left_out.append((link, refusal))
+    facts = [known[name] for name in inside if name]
+    kind = kind.model_copy(update={"related": [_shortened(each, facts) for each in kind.related]})
+    _, findings = examine(kind.definition("application"), facts)
+    dropped = {link.child for link, _ in left_out}
+    told = (
+        found for found in findings if parse_table(found.params.get("child", "")) not in dropped
+    )
+    return kind, tuple(told), tuple(left_out)
+
+
+def _long(link: Link) -> Related:
+    return Related(
+        table=str(link.child), foreign_key=list(link.columns), references=str(link.parent)
+    )
+
+
+def _shortened(related: Related, facts: list[Facts]) -> Related:
+    """Return the short form of a related table where that leaves no choice."""
+    names = {each.name for each in facts}
+    child = next(each for each in facts if str(each.name) == related.table)
+    inside = [
+        key
+        for key in child.row["foreign_keys"]
+        if TableName(key["schema"], key["table"]) in names - {child.name}
+    ]
+    return Related(table=related.table) if len(inside) == 1 else related
+
+
+def _refusal(kind: Kind, facts: list[Facts]) -> Finding | None:
+    if any(not _is_written(each.name) for each in facts):
+        name = next(each.name for each in facts if not _is_written(each.name))
+        return Finding(Problem.NAME_UNPRINTABLE, {"table": str(name)})
+    _, findings = examine(kind.definition("application"), facts)
+    return next((found for found in findings if found.refuses), None)
+
+
+def _is_written(name: TableName) -> bool:
+    return parse_table(str(name)) == name
+
+
+def _outside(known: dict[TableName, Facts], inside: set[TableName | None]) -> Iterator[Link]:
+    for name, facts in known.items():
+        if name in inside:
+            for key in facts.row["foreign_keys"]:
+                parent = TableName(key["schema"], key["table"])
+                if parent not in inside:
+                    yield Link(name, parent, tuple(key["columns"]))
+
+
+def _time(connection: psycopg.Connection[Row], root: Facts) -> str:
+    """Return the one column that can be the time; raises ``Refused`` with all of them if there are more."""
+    sorts = {
+        name: time_sort(column)
+        for name, column in root.columns.items()
+        if column["generated"] is None
+    }
+    times = [name for name, sort in sorts.items() if sort not in {None, TimeSort.NUMBER}]
+    if len(times) == 1:
+        return times[0]
+    keyed = {column for key in root.row["foreign_keys"] for column in key["columns"]}
+    keyed |= set(root.primary_key() or ())
+    numbers = [
+        name for name, sort in sorts.items() if sort is TimeSort.NUMBER and name not in keyed
+    ]
+    candidates = times or numbers
+    if not candidates:
+        raise Refused(Code.TIME_MISSING, table=str(root.name))
+    raise Refused(
+        Code.TIME_AMBIGUOUS,
+        table=str(root.name),
+        problems=[_candidate(connection, root, name) for name in candidates],
+    )
+
+
+def _candidate(connection: psycopg.Connection[Row], root: Facts, name: str) -> dict[str, Any]:
+    leading = (
+        index["name"]
+        for index in root.row["indexes"]
+        if index["usable"] and index["ordered"] and index["columns"][:1] == [name]
+    )
+    share = _null_share(connection, root, name)
+    return {
+        "problem": "candidate",
+        "column": name,
+        "type": root.columns[name]["type"],
+        "nulls": f"{share:.0%}" if share is not None else None,
+        "null_share": share,
+        "index": next(leading, None),
+    }
+
+
+def _null_share(connection: psycopg.Connection[Row], root: Facts, name: str) -> float | None:
+    """Return the share of rows without a value: as the server's statistics say, else of the first rows."""
+    if root.columns[name]["not_null"]:
+        return 0.0
+    params = {"schema": root.name.schema, "table": root.name.name, "column": name}
+    known = connection.execute(statement("shared.archive", "null_share"), params).fetchone()
+    if known is not None:
+        return float(known["share"])
+    sample = sql.SQL(
+        "SELECT avg((c IS NULL)::int)::float8 AS share FROM (SELECT {} AS c FROM {} LIMIT {}) AS sample"
+    ).format(
+        sql.Identifier(name),
+        sql.Identifier(root.name.schema, root.name.name),
+        sql.Literal(SAMPLE_ROWS),
+    )
+    row = connection.execute(sample).fetchone()
+    return row["share"] if row else None
+
+
+def _time_unit(connection: psycopg.Connection[Row], root: Facts, time: str) -> TimeUnit | None:
+    """Return the unit of an integer time, guessed from the size of its values; None for other times."""
+    column = root.columns.get(time)
+    if column is None or time_sort(column) is not TimeSort.NUMBER:
+        return None
+    query = sql.SQL(
+        "SELECT max(c) AS most FROM (SELECT {0} AS c FROM {1} WHERE {0} IS NOT NULL LIMIT {2}) AS sample"
+    ).format(
+        sql.Identifier(time),
+        sql.Identifier(root.name.schema, root.name.name),
+        sql.Literal(SAMPLE_ROWS),
+    )
+    row = connection.execute(query).fetchone()
+    most = row["most"] if row else None
+    for unit, per_second in UNITS:
+        if most is not None and SECONDS_FROM <= most / per_second < SECONDS_TO:
+            return unit
+    raise Refused(Code.TIME_UNIT_UNKNOWN, table=str(root.name), column=time)
+
+
+def _name(table: TableName) -> str:
+    """Return a name for the kind: that of the table, as far as its letters go."""
+    taken = {kind.name for kind in builtin()}
+    for text in (table.name, f"{table.schema}_{table.name}"):
+        name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:63]
+        name = name if re.match("[a-z]", name) else f"kind_{name}"[:63].rstrip("_")
+        if name not in taken:
+            return name
+    return f"{name}_rows"[-63:]
+
+
+def _alike(connection: psycopg.Connection[Row], text: str) -> list[str]:
+    with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
+        return _like_named(connection, text.rpartition(".")[2].strip('"'))
+
+
+def _like_named(connection: psycopg.Connection[Row], name: str) -> list[str]:
+    query = statement("shared.archive", "like_named")
+    rows = connection.execute(query, {"name": name}).fetchall()
+    return [str(TableName(row["schema"], row["name"])) for row in rows]

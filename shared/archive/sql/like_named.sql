@@ -1,0 +1,7 @@
+-- Tables of a name, whatever their schema and the case of its letters: what somebody may have meant.
+SELECT nspname AS schema, relname AS name
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE lower(relname) = lower(%(name)s) AND relkind IN ('r', 'p')
+  AND nspname <> 'information_schema' AND nspname NOT LIKE 'pg\_%%'
+ORDER BY nspname, relname
+LIMIT 10

@@ -1,0 +1,98 @@
+"""One job over everything in the window again, once: it brings in what came late."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from shared.db.audit import Change, Signature, record
+from shared.db.statement import statement
+from shared.errors import Code, Refused
+from shared.jobs import rules
+from shared.plans import namespaces, policies
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from shared.db.connect import Database, Row
+    from shared.plans.schedule import KnownKind
+
+# Before every other slot, so that the one plan meant is the first that scheduling takes.
+FIRST = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def sweep(control: Database, namespace: str, kind: KnownKind, signature: Signature) -> UUID:
+    """Make one job with the scope ``all`` for a plan, now, and return its id.
+
+    The plan keeps its scope and its slot, and its next job goes on where this one ends. Raises ``Refused``
+    without an enabled plan and policy, while a job is open, or for a stale revision.
+    """
+    with control.transaction() as connection:
+        owner = namespaces.lock(connection, namespace)
+        params = {
+            "operation": "archive",
+            "namespace_id": owner["id"],
+            "kind": kind.kind,
+            "storage_id": None,
+        }
+        # Locked first and looked at in a statement of its own, as for a change of the plan.
+        connection.execute(statement("shared.plans", "lock_plan"), params)
+        plan = connection.execute(statement("shared.plans", "find_plan"), params).fetchone()
+        _check(connection, owner, kind.kind, plan, signature)
+        assert plan is not None  # noqa: S101 - checked
+        job = _scheduled(connection, plan, kind)
+        change = Change("sweep", "plan", str(plan["id"]), owner["id"], plan, {"job": str(job)})
+        record(connection, signature, change)
+    return job
+
+
+def _check(
+    connection: psycopg.Connection[Row],
+    owner: Row,
+    kind: str,
+    plan: Row | None,
+    signature: Signature,
+) -> None:
+    """Refuse by name whatever scheduling would pass over in silence."""
+    if plan is None:
+        raise Refused(Code.PLAN_MISSING, kind=kind)
+    namespaces.seen(plan, signature)
+    if plan["has_open_job"]:
+        raise Refused(Code.JOB_OPEN, cause="sweep", kind=kind)
+    if not plan["enabled"]:
+        raise Refused(Code.PLAN_DISABLED, kind=kind)
+    if not owner["enabled"]:
+        raise Refused(Code.PLAN_DISABLED, cause="namespace", kind=kind, namespace=owner["name"])
+    policy = policies.current(connection, owner["id"], kind)
+    if policy is None or not policy["enabled"]:
+        raise Refused(Code.POLICY_DISABLED, kind=kind)
+    if policy["revision"] != plan["policy_revision"]:
+        raise Refused(Code.PLAN_DISABLED, cause="policy-moved", kind=kind)
+
+
+def _scheduled(connection: psycopg.Connection[Row], plan: Row, kind: KnownKind) -> UUID:
+    """Have scheduling make the job, as if the plan were due and had the scope ``all``.
+
+    Nobody else ever sees it so: it is lent and given back in one transaction, under the plan's lock.
+    """
+    borrow = statement("shared.plans", "borrow_plan")
+    connection.execute(borrow, {"plan_id": plan["id"], "scope": "all", "next_run_at": FIRST})
+    rows = connection.execute(
+        statement("shared.plans", "schedule"),
+        {
+            "kinds": Jsonb([asdict(kind)]),
+            "operations": ["archive"],
+            "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
+            "plans_max": 1,
+        },
+    ).fetchall()
+    own = {name: plan[name] for name in ("scope", "next_run_at")}
+    connection.execute(borrow, {"plan_id": plan["id"], **own})
+    if not rows:
+        raise Refused(Code.PLAN_DISABLED, kind=kind.kind)
+    found: UUID = rows[0]["id"]
+    return found

@@ -1,0 +1,80 @@
+"""Restore records: which batches are in the target already, kept beside the rows they brought."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from shared.db.statement import statement
+from shared.errors import Code, Refused
+from shared.restore.tables import Unfit
+from shared.restore.target import transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.catalog.names import TableName
+    from shared.chain.verify import BatchProof
+    from shared.restore.choose import Choice
+    from shared.restore.target import Connection
+
+TABLE = "tallystick_restore.batch"
+
+
+def purpose(names: Sequence[TableName], choice: Choice | None) -> str:
+    """Return what a batch was restored for: into which tables, and which rows of it.
+
+    It is part of the record's key: one customer's rows brought back are not the batch brought back.
+    """
+    value: dict[str, object] = {"tables": [str(name) for name in names]}
+    if choice is not None:
+        value["keys"] = sorted([list(key) for key in choice.keys], key=str)
+        value["where"] = sorted([list(condition) for condition in choice.where], key=str)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def prepare(connection: Connection) -> None:
+    """Make the table of records if it is not there; raises ``psycopg.Error``."""
+    if _there(connection):
+        return
+    with transaction(connection):
+        connection.execute(statement("shared.restore", "one_at_a_time"))
+        connection.execute(statement("shared.restore", "records_schema"))
+        connection.execute(statement("shared.restore", "records_table"))
+
+
+def restored(connection: Connection, job: str, target: str) -> dict[int, str]:
+    """Return number and digest of the batches that are there already."""
+    if not _there(connection):
+        return {}
+    rows = connection.execute(
+        statement("shared.restore", "recorded"), {"job": job, "target": target}
+    ).fetchall()
+    return {row["seq"]: row["sha256"] for row in rows}
+
+
+def record(connection: Connection, batch: BatchProof, target: str) -> bool:
+    """Record a batch in the open transaction; False when another transaction has done so."""
+    params = {
+        "job": batch.header.job,
+        "seq": batch.header.seq,
+        "sha256": batch.sha256,
+        "target": target,
+    }
+    return connection.execute(statement("shared.restore", "record"), params).fetchone() is not None
+
+
+def check(batches: Sequence[BatchProof], there: dict[int, str]) -> None:
+    """Refuse a batch that was restored before with another content: it is not the same archive."""
+    problems = [
+        {"problem": Unfit.RECORD_DIFFERS, "seq": batch.header.seq, "table": TABLE}
+        for batch in batches
+        if there.get(batch.header.seq, batch.sha256) != batch.sha256
+    ]
+    if problems:
+        raise Refused(Code.RESTORE_REFUSED, problems=problems)
+
+
+def _there(connection: Connection) -> bool:
+    row = connection.execute(statement("shared.restore", "records_there")).fetchone()
+    return bool(row and row["there"])

@@ -1,0 +1,1 @@
+SELECT to_regcollation(%(name)s) IS NOT NULL AS there

@@ -1,0 +1,1 @@
+SELECT to_regclass('tallystick_restore.batch') IS NOT NULL AS there

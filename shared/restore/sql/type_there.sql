@@ -1,0 +1,1 @@
+SELECT to_regtype(%(name)s) IS NOT NULL AS there

@@ -1,0 +1,88 @@
+"""A standby is enough to export from: it is read, and asked for nothing it cannot do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from handlers.cli import run
+from shared.chain.verdict import Verdict
+from shared.db import embedded
+from shared.volume.directory import verified
+from tests.conftest import TEST_PG_BIN
+from tests.kinds.drafts import execute
+from tests.operations.stage import copied, rows_in, wait_for
+from tests.worlds import one
+
+NOTES = "SELECT * FROM note WHERE at < '2021-01-01'"
+
+
+@pytest.fixture
+def standby(empty_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a standby of the test's server, which has replayed the test's database."""
+    binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else embedded._wheel_binaries()
+    home = tmp_path_factory.mktemp("standby")
+    data = embedded.Embedded(home).data
+    data.parent.mkdir(mode=0o700)
+    execute(
+        empty_database,
+        "CREATE TABLE note (id integer PRIMARY KEY, at date, said text)",
+        "INSERT INTO note SELECT i, '2020-01-01'::date + i, 's' || i FROM generate_series(1, 500) AS i",
+    )
+    copy = [str(binaries / "pg_basebackup"), "-D", str(data), "-R", "-X", "stream", "-c", "fast"]
+    done = subprocess.run(
+        [*copy, "--no-sync", "-d", empty_database], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    url = embedded.start(home, durable=False, binaries=Path(TEST_PG_BIN) if TEST_PG_BIN else None)
+    name = one(empty_database, "SELECT current_database()")
+    yield psycopg.conninfo.make_conninfo(url, dbname=name)
+    embedded.stop(home)
+
+
+def test_a_standby_is_exported_previewed_and_drafted_like_any_other(
+    standby: str,
+    empty_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert one(standby, "SELECT pg_is_in_recovery()") is True
+    # A standby knows how far it is only once a transaction has come through.
+    execute(empty_database, "INSERT INTO note VALUES (999, '2999-01-01', 'later')")
+    wait_for(lambda: one(standby, "SELECT pg_last_xact_replay_timestamp()"))
+    monkeypatch.setenv("TALLYSTICK_SOURCE_URL", standby)
+    monkeypatch.setenv("TALLYSTICK_HOME", str(tmp_path / "home"))
+    assert run(["kinds", "draft", "public.note"]) == 0
+    assert run(["preview", "public.note", "--after", "365d", "--json"]) == 0
+    capsys.readouterr()
+    place = tmp_path / "n"
+    options = ["--until", "2021-01-01", "--directory", str(place), "--batch-size", "100", "--json"]
+    assert run(["archive", "export", "public.note", *options]) == 0
+    tail = json.loads(capsys.readouterr().out)["tail"]
+    assert verified(place, tail).verdict is Verdict.SOUND
+    found = rows_in(sorted(place.glob("*.zst")))
+    assert found == {'"public"."note"': copied(standby, NOTES)}
+
+
+def test_a_window_the_standby_has_not_reached_waits_and_says_so(
+    standby: str,
+    empty_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    execute(empty_database, "INSERT INTO note VALUES (999, '2999-01-01', 'later')")
+    wait_for(lambda: one(standby, "SELECT pg_last_xact_replay_timestamp()"))
+    monkeypatch.setenv("TALLYSTICK_SOURCE_URL", standby)
+    monkeypatch.setenv("TALLYSTICK_HOME", str(tmp_path / "home"))
+    options = ["--until", "2999-01-01", "--directory", str(tmp_path / "n"), "--json"]
+    assert run(["archive", "export", "public.note", *options]) == 1
+    error = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
+    assert (error["code"], error["params"]["cause"]) == ("SOURCE_FAILED", "standby-behind")
+    assert list(tmp_path.iterdir()) == []
