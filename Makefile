@@ -11,6 +11,10 @@ POSTGRES_15 ?= /usr/lib/postgresql/15/bin
 # More arguments for pytest, for example: make test ARGS="-k publish"
 ARGS ?=
 
+# The tests make thousands of small files and databases: in memory where there is room for them.
+ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
+TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
+
 SUITES = unit properties postgres operations golden reading restore style kinds export
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
@@ -53,12 +57,12 @@ demo: $(READY) ## Watch it work on a small database of its own, a killed tick in
 	@$(BIN)/tallystick demo
 
 test: $(READY) ## Run the tests that need Python and make only
-	$(BIN)/pytest -n 2 -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
+	$(TEST) -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
 
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries.
 test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(BIN)/pytest -n 2 -m "server or system" tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "server or system" tests $(ARGS)
 
 tools:
 	@missing=; \

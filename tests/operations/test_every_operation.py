@@ -106,7 +106,7 @@ def scan(database: str, root: Path) -> Play:
     play = archive(database, root)
     play.here.until_idle()
     before = snapshot_of(root)
-    plan(play.here, None, batch_size=2)
+    plan(play.here, None, batch_size=1)
 
     def proven(here: Stage, job: Job) -> None:
         assert snapshot_of(here.root) == before
