@@ -145,7 +145,17 @@ def test_a_probe_gives_up_on_a_volume_that_does_not_answer(volume_root: Path) ->
     """The call that reads the marker hangs for three seconds, as on a mount whose server is gone."""
     storage_id = identity.initialise(volume_root)
     hang = "inject=read:delay_enter=3000000"
-    trace: list[str | os.PathLike[str]] = ["strace", "-f", "-qq", "-o", os.devnull, "-P", volume_root / ".storage-id", "-e", hang]
+    trace: list[str | os.PathLike[str]] = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        os.devnull,
+        "-P",
+        volume_root / ".storage-id",
+        "-e",
+        hang,
+    ]
     done = subprocess.run(
         [*trace, sys.executable, "-c", PROBE, volume_root, storage_id],
         cwd=Path(__file__).parents[3],
