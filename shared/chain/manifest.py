@@ -12,6 +12,7 @@ from shared.chain.verdict import Broken, Reason
 
 FORMAT = 1
 MANIFEST_NAME = "manifest.json"
+MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 Cursor = tuple[str, ...]
 """A place in the order of roots: the text of the time, then of each key column."""

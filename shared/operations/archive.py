@@ -14,7 +14,7 @@ from shared.archive.shape import Opening, opening_json, parse_opening
 from shared.archive.source import reader_name, terminate_older
 from shared.chain.batch import Header, file_name
 from shared.chain.canonical import sha256_hex
-from shared.chain.manifest import MANIFEST_NAME, Manifest, encode_manifest
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, encode_manifest
 from shared.chain.verify import BatchProof, Position
 from shared.errors import Code, Verdict
 from shared.jobs import store
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from shared.db.connect import Row
     from shared.jobs.model import Job
     from shared.volume.publish import Temp
-
-MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)

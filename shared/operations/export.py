@@ -18,6 +18,7 @@ from shared.archive.opening import End, first_look
 from shared.archive.page import Page
 from shared.chain.batch import Header, file_name
 from shared.chain.manifest import (
+    MANIFEST_MAX_BYTES,
     MANIFEST_NAME,
     Manifest,
     Namespace,
@@ -30,7 +31,7 @@ from shared.clock import Deadline
 from shared.errors import Code, Passing, Refused, TooMuch, Trouble, Verdict
 from shared.volume import publish
 from shared.volume.beside import opened_beside
-from shared.volume.directory import MANIFEST_MAX_BYTES, batch_chunks, batch_numbers
+from shared.volume.directory import batch_chunks, batch_numbers
 from shared.volume.files import names_in, read_whole, storage_errors
 
 if TYPE_CHECKING:

@@ -5,29 +5,25 @@ Nothing here needs a database. Files are opened relative to their directory, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shared.chain.batch import file_name
-from shared.chain.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, parse_manifest
 from shared.chain.verdict import Broken, Reason, Verdict
 from shared.chain.verify import BatchProof, Position, start, verify_batch
 from shared.errors import Code, Refused
 from shared.errors import Verdict as Ended
 from shared.volume.directory import (
-    MANIFEST_MAX_BYTES,
     batch_chunks,
     batch_numbers,
     opened,
     readable,
 )
 from shared.volume.files import names_in, read_whole
-
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-JOB_DIRECTORY = re.compile(rf"{_UUID}-{_UUID}")
+from shared.volume.walk import JOB_DIRECTORY
 
 Passed = Callable[[BatchProof], None]
 

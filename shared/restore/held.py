@@ -14,14 +14,13 @@ from typing import IO, TYPE_CHECKING
 from shared.chain.batch import HEADER_MARK, file_name
 from shared.chain.canonical import parse_json
 from shared.chain.frame import decompressed
-from shared.chain.manifest import MANIFEST_NAME, Manifest
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
 from shared.errors import Code, Verdict
 from shared.restore.rows import blocks
 from shared.volume.directory import (
-    MANIFEST_MAX_BYTES,
     batch_chunks,
     batch_numbers,
     opened,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shared.chain.batch import file_name, unescape
 from shared.chain.canonical import canonical_json, parse_json
-from shared.chain.manifest import MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start
 from shared.errors import Code, Refused, Verdict
@@ -25,7 +25,6 @@ from shared.restore.choose import PADDED
 from shared.restore.held import held, named
 from shared.restore.rows import lines
 from shared.volume.directory import (
-    MANIFEST_MAX_BYTES,
     batch_chunks,
     batch_numbers,
     opened,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from shared.chain.batch import file_name
-from shared.chain.manifest import MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
 from shared.chain.verdict import Broken, Reason, Verdict
 from shared.chain.verify import ChainReport, verify_chain
 from shared.errors import Code, Refused
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BATCH_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
-MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 
 def verified(path: Path, expected_sha256: str | None = None) -> ChainReport:

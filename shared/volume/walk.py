@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.chain.batch import file_name
-from shared.chain.manifest import MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
 from shared.errors import Code, Passing
@@ -36,7 +36,6 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 JOB_DIRECTORY = re.compile(rf"{_UUID}-({_UUID})")
 BATCH_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
 OWN_ENTRIES = frozenset({MARKER, LOCK, TEMP, EVIDENCE})
-MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 # The ledger's name for what lies in the root itself and in its working directories.
 ROOT = ""
 
