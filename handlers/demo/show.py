@@ -54,7 +54,7 @@ def _a_shop(home: Path, console: Console) -> Stage:
     _act(
         console,
         "A shop with five years of history",
-        "Starting a Postgres of its own, with orders, lines, payments, tickets and comments.",
+        "A Postgres of its own, with orders, lines, payments, tickets and comments.",
     )
     with console.status("filling the shop"):
         return build(home)
@@ -170,7 +170,7 @@ def _proof(stage: Stage, console: Console) -> None:
     _act(
         console,
         "Every file names the digest of the one before",
-        "So the last digest stands for all of them. The database keeps it, and so may you.",
+        "So the last digest stands for all. The database keeps it, and so may you.",
     )
     directory = max(stage.volume.glob("*-*-*"), key=lambda found: len(list(found.iterdir())))
     for name in ("manifest.json", "000001.sql.zst", "000002.sql.zst"):
