@@ -36,6 +36,7 @@ PREAMBLE = b"\\set ON_ERROR_STOP on\n" + b"".join(
 )
 """The lines between header and first table, the same bytes in every batch of format 1."""
 
+_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -66,6 +67,13 @@ class End:
 def file_name(seq: int) -> str:
     """Name of the batch file with this number, counted from 1."""
     return f"{seq:06d}.sql.zst"
+
+
+def file_number(name: str) -> int | None:
+    """Number of the batch file with this name; None for a name that `file_name` never gives."""
+    match = _FILE.fullmatch(name)
+    number = int(match[1]) if match else None
+    return number if number is not None and file_name(number) == name else None
 
 
 def header_line(header: Header) -> bytes:

@@ -14,9 +14,17 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 _END_OF_ROWS = b"\\.\n"
+_COPY_ESCAPES = str.maketrans(
+    {"\\": r"\\", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+)
 _NOT_MARKS = bytes(byte for byte in range(256) if byte not in b"\t\n\r\0")
 # Escapes under which a raw tab or line break would not separate, or a row would end the copy.
 _MISLEADING = re.compile(rb"\\[\t\n.]")
+
+
+def copy_text(text: str) -> bytes:
+    """Spell a value as COPY prints it."""
+    return text.translate(_COPY_ESCAPES).encode("utf-8")
 
 
 class Text:

@@ -23,24 +23,13 @@ from shared.chain.batch import (
 from shared.chain.canonical import canonical_json, parse_json, sha256_hex
 from shared.chain.frame import decompressed
 from shared.chain.manifest import FORMAT, MANIFEST_NAME, Cursor, Manifest, parse_manifest
-from shared.chain.text import LastRow, Text, count_rows
+from shared.chain.text import LastRow, Text, copy_text, count_rows
 from shared.chain.verdict import Broken, Reason, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _PRINTABLE = re.compile(rb"[ -~]*")
-_COPY_ESCAPES = str.maketrans(
-    {
-        "\\": "\\\\",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -144,11 +133,12 @@ def verify_chain(
     batches: Iterable[tuple[int, Iterable[bytes]]],
     *,
     expected_sha256: str | None = None,
+    passed: Callable[[BatchProof], None] = lambda _: None,
 ) -> ChainReport:
     """Judge a whole chain: its manifest, and its batch files by ascending number.
 
     `expected_sha256` is the tail kept elsewhere. Files past it must still continue the chain:
-    then they are unrecorded, otherwise the chain is broken.
+    then they are unrecorded, otherwise the chain is broken. `passed` is told of each batch.
     """
     manifest: Manifest | None = None
     position: Position | None = None
@@ -160,8 +150,9 @@ def verify_chain(
         for seq, chunks in batches:
             _check_sequence(position, seq)
             file = file_name(seq)
-            _, position = verify_batch(manifest, position, chunks)
+            proof, position = verify_batch(manifest, position, chunks)
             anchor = seq if position.tail == expected_sha256 else anchor
+            passed(proof)
         _check_anchor(anchor, expected_sha256, position)
     except Broken as broken:
         params = {"file": file, **broken.params}
@@ -289,7 +280,7 @@ def _check_last(end: End, header: Header, manifest: Manifest, last_root: LastRow
     if end.last == header.after:
         raise Broken(Reason.LAST_MISMATCH, problem="not_moved")
     for text, column in zip(end.last, _ordering(manifest), strict=True):
-        if column is not None and last_root.fields.get(column) != _copy_text(text):
+        if column is not None and last_root.fields.get(column) != copy_text(text):
             raise Broken(Reason.LAST_MISMATCH, problem="not_last_root", last=end.last)
 
 
@@ -303,10 +294,6 @@ def _ordering(manifest: Manifest) -> tuple[int | None, ...]:
 
 def _last_root(manifest: Manifest) -> LastRow:
     return LastRow(frozenset(place for place in _ordering(manifest) if place is not None))
-
-
-def _copy_text(text: str) -> bytes:
-    return text.translate(_COPY_ESCAPES).encode("utf-8")
 
 
 def _marked_json(line: bytes, mark: bytes, place: str, reason: Reason) -> dict[str, object]:

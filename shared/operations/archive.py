@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.archive import opening as first_look
@@ -68,7 +68,6 @@ class Proven:
     """A batch as it lies on the volume, durable and verified."""
 
     proof: BatchProof
-    position: Position
     adopted: bool
 
 
@@ -121,21 +120,14 @@ def prove(work: Work, unit: Batch, landed: Landed) -> Proven:
             with publish.published(directory, name) as fd:
                 proof, _ = proof_of(unit.manifest, unit.position, fd)
         publish.make_durable(directory, adopted=name if landed.proof is None else None)
-    position = replace(
-        unit.position,
-        seq=unit.seq,
-        tail=proof.sha256,
-        after=proof.end.last,
-        rows=unit.position.rows + sum(count for _, count in proof.end.rows),
-        final=proof.end.final,
-    )
-    return Proven(proof, position, adopted=landed.proof is None)
+    return Proven(proof, adopted=landed.proof is None)
 
 
 def progress_of(unit: Batch, proven: Proven) -> Progress:
     """Say what the settle shall record."""
     proof, job = proven.proof, unit.claim.job
     last = list(proof.end.last) if proof.end.last is not None else None
+    rows = unit.position.rows + sum(count for _, count in proof.end.rows)
     return Progress(
         seq=unit.seq,
         sha256=proof.sha256,
@@ -148,7 +140,7 @@ def progress_of(unit: Batch, proven: Proven) -> Progress:
             "final": proof.end.final,
             "adopted": proven.adopted,
         },
-        checkpoint={"cursor": last, "rows": proven.position.rows},
+        checkpoint={"cursor": last, "rows": rows},
         tail=proof.sha256,
         final=proof.end.final,
         ledger=(LedgerEntry(unit.directory, len(unit.manifest_bytes) + job.bytes + proof.bytes),),

@@ -25,8 +25,8 @@ from shared.chain.manifest import (
     encode_manifest,
     parse_manifest,
 )
-from shared.chain.verdict import Broken
-from shared.chain.verify import Position, start, verify_batch
+from shared.chain.verdict import Broken, Reason
+from shared.chain.verify import Position, start, verify_chain
 from shared.clock import Deadline
 from shared.errors import Code, Passing, Refused, TooMuch, Trouble, Verdict
 from shared.volume import publish
@@ -184,22 +184,24 @@ def _begun(chain: _Chain, order: Order) -> Position:
 
 def _walked(chain: _Chain, order: Order) -> Position:
     """Verify every file that is there, from the first byte on, and return where the chain stands."""
-    _, position = start(encode_manifest(chain.manifest))
-    tails = {position.tail}
-    file = MANIFEST_NAME
+    directory = chain.place.directory
     try:
-        for seq in batch_numbers(chain.place.directory):
-            file = file_name(seq)
-            with storage_errors(file=file):
-                chunks = batch_chunks(chain.place.directory, seq)
-                _, position = verify_batch(chain.manifest, position, chunks)
-            tails.add(position.tail)
+        with storage_errors():
+            batches = ((seq, batch_chunks(directory, seq)) for seq in batch_numbers(directory))
+            report = verify_chain(
+                encode_manifest(chain.manifest), batches, expected_sha256=order.expected
+            )
     except Broken as broken:
-        raise _broken(broken, file) from broken
-    if order.expected is not None and order.expected not in tails:
-        raise _refused(order, "expected", expected=order.expected, tail=position.tail)
+        raise _broken(broken, MANIFEST_NAME) from broken
+    if report.reason is Reason.TAIL_NOT_FOUND:
+        raise _refused(order, "expected", expected=order.expected, tail=report.params["tail"])
+    if report.reason is not None:
+        raise _broken(Broken(report.reason, **report.params), MANIFEST_NAME)
+    position = report.position
+    assert position is not None  # noqa: S101 - only a broken chain has none
+    file = file_name(position.seq)
     # A run that was killed may have given a file its name and not made the name durable.
-    publish.make_durable(chain.place.directory, file if position.seq else None)
+    publish.make_durable(directory, file if position.seq else None)
     return position
 
 

@@ -60,7 +60,7 @@ def put(control: Database, namespace: str, wanted: PlanChange, signature: Signat
     """
     with control.transaction() as connection:
         owner = namespaces.lock(connection, namespace)
-        before = _find(connection, owner["id"], wanted)
+        before = locked(connection, owner["id"], wanted)
         namespaces.seen(before, signature)
         params = _values(before, wanted)
         _require_volume(connection, params["storage_id"])
@@ -76,9 +76,10 @@ def put(control: Database, namespace: str, wanted: PlanChange, signature: Signat
     return after
 
 
-def _find(
+def locked(
     connection: psycopg.Connection[Row], namespace_id: UUID, wanted: PlanChange
 ) -> Row | None:
+    """Lock the plan that is meant, and return it with whether it has an open job; None for none."""
     params = {
         "operation": wanted.operation,
         "namespace_id": namespace_id,

@@ -33,11 +33,18 @@ def schedule(
     control: Database, kinds: Iterable[KnownKind], operations: Iterable[str]
 ) -> list[UUID]:
     """Make at most ``DUE_PLANS_MAX`` jobs and return their ids; doing it again makes none twice."""
-    params = {
+    params = asked(kinds, operations)
+    rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
+    return [row["id"] for row in rows]
+
+
+def asked(
+    kinds: Iterable[KnownKind], operations: Iterable[str], plans_max: int = rules.DUE_PLANS_MAX
+) -> dict[str, object]:
+    """Return the parameters of the scheduling statement."""
+    return {
         "kinds": Jsonb([asdict(kind) for kind in kinds]),
         "operations": list(operations),
         "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
-        "plans_max": rules.DUE_PLANS_MAX,
+        "plans_max": plans_max,
     }
-    rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
-    return [row["id"] for row in rows]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from shared.db.audit import Change, Signature, record
 from shared.db.statement import statement
 from shared.errors import Code, Refused
-from shared.jobs import rules
-from shared.plans import namespaces, policies
+from shared.plans import namespaces, planning, policies
+from shared.plans.schedule import asked
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,15 +30,8 @@ def sweep(control: Database, namespace: str, kind: KnownKind, signature: Signatu
     """
     with control.transaction() as connection:
         owner = namespaces.lock(connection, namespace)
-        params = {
-            "operation": "archive",
-            "namespace_id": owner["id"],
-            "kind": kind.kind,
-            "storage_id": None,
-        }
-        # Locked first and looked at in a statement of its own, as for a change of the plan.
-        connection.execute(statement("shared.plans", "lock_plan"), params)
-        plan = connection.execute(statement("shared.plans", "find_plan"), params).fetchone()
+        wanted = planning.PlanChange("archive", kind.kind, storage_id=None)
+        plan = planning.locked(connection, owner["id"], wanted)
         _check(connection, owner, kind.kind, plan, signature)
         assert plan is not None  # noqa: S101 - checked
         job = _scheduled(connection, plan, kind)
@@ -81,15 +71,8 @@ def _scheduled(connection: psycopg.Connection[Row], plan: Row, kind: KnownKind) 
     """
     borrow = statement("shared.plans", "borrow_plan")
     connection.execute(borrow, {"plan_id": plan["id"], "scope": "all", "next_run_at": FIRST})
-    rows = connection.execute(
-        statement("shared.plans", "schedule"),
-        {
-            "kinds": Jsonb([asdict(kind)]),
-            "operations": ["archive"],
-            "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
-            "plans_max": 1,
-        },
-    ).fetchall()
+    params = asked([kind], ["archive"], plans_max=1)
+    rows = connection.execute(statement("shared.plans", "schedule"), params).fetchall()
     own = {name: plan[name] for name in ("scope", "next_run_at")}
     connection.execute(borrow, {"plan_id": plan["id"], **own})
     if not rows:

@@ -10,18 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shared.chain.batch import file_name
 from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, parse_manifest
 from shared.chain.verdict import Broken, Reason, Verdict
-from shared.chain.verify import BatchProof, Position, start, verify_batch
+from shared.chain.verify import BatchProof, ChainReport
 from shared.errors import Code, Refused
 from shared.errors import Verdict as Ended
-from shared.volume.directory import (
-    batch_chunks,
-    batch_numbers,
-    opened,
-    readable,
-)
+from shared.volume import directory
+from shared.volume.directory import batch_chunks, opened, readable
 from shared.volume.files import names_in, read_whole
 from shared.volume.walk import JOB_DIRECTORY
 
@@ -68,8 +63,8 @@ def is_archive(path: Path) -> bool:
 
 def place(path: Path, expected: str | None = None) -> Place:
     """Look at one archive; raises what ``verified`` raises."""
-    with readable(path), _named(path, MANIFEST_NAME), opened(path) as directory:
-        return Place(path, parse_manifest(_manifest(directory)), expected)
+    with readable(path), named(path, MANIFEST_NAME), opened(path) as fd:
+        return Place(path, parse_manifest(_manifest(fd)), expected)
 
 
 def places(path: Path, expected: str | None = None) -> list[Place]:
@@ -78,8 +73,8 @@ def places(path: Path, expected: str | None = None) -> list[Place]:
     ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN) when there is none, or
     they are of several kinds, and what ``linked`` raises.
     """
-    with readable(path), opened(path) as directory:
-        names = [name for name in names_in(directory) if JOB_DIRECTORY.fullmatch(name)]
+    with readable(path), opened(path) as fd:
+        names = [name for name in names_in(fd) if JOB_DIRECTORY.fullmatch(name)]
     found = [place(path / name) for name in names]
     kinds = sorted({f"{each.manifest.namespace.name}/{each.manifest.kind}" for each in found})
     if len(kinds) > 1:
@@ -130,27 +125,27 @@ def verified(place: Place, passed: Passed = lambda _: None) -> Archive:
     Raises ``Verdict`` (ARCHIVE_BROKEN) with file and reason, and ``Refused`` (DIRECTORY_UNREADABLE) when
     something of it cannot be read: only bytes that were read prove anything.
     """
-    path, expected = place.path, place.expected
-    with readable(path), opened(path) as directory:
-        with _named(path, MANIFEST_NAME):
-            numbers = batch_numbers(directory)
-            manifest, position = start(_manifest(directory))
-        anchor = 0 if position.tail == expected else None
-        batches: list[BatchProof] = []
-        for seq in numbers:
-            file = file_name(position.seq + 1)
-            with _named(path, file):
-                if seq != position.seq + 1 and not position.final:
-                    raise Broken(Reason.FILE_MISSING, found=seq)
-                chunks = batch_chunks(directory, seq)
-                proof, position = verify_batch(manifest, position, chunks)
-            anchor = seq if position.tail == expected else anchor
-            batches.append(proof)
-            passed(proof)
-        with _named(path, file_name(position.seq) if position.seq else MANIFEST_NAME):
-            if expected is not None and anchor is None:
-                raise Broken(Reason.TAIL_NOT_FOUND, expected=expected, tail=position.tail)
-    return _archive(path, manifest, batches, position, anchor)
+    batches: list[BatchProof] = []
+
+    def note(proof: BatchProof) -> None:
+        batches.append(proof)
+        passed(proof)
+
+    report = directory.verified(place.path, place.expected, note)
+    if report.reason is not None:
+        file = str(report.params.get("file", MANIFEST_NAME))
+        with named(place.path, file):
+            raise Broken(report.reason, **report.params)
+    assert report.manifest is not None  # noqa: S101 - only a broken chain has none
+    recorded = len(batches) - len(report.unrecorded)
+    return Archive(
+        path=place.path,
+        manifest=report.manifest,
+        verdict=report.verdict,
+        batches=tuple(batches[:recorded]),
+        unrecorded=report.unrecorded,
+        tail=batches[recorded - 1].sha256 if recorded else _manifest_digest(report, batches),
+    )
 
 
 @contextmanager
@@ -159,41 +154,28 @@ def opened_batch(archive: Archive, seq: int) -> Iterator[Iterator[bytes]]:
 
     They are whatever lies there now: who reads rows out of them compares their digest in the end.
     """
-    with readable(archive.path), opened(archive.path) as directory:
-        yield batch_chunks(directory, seq)
+    with readable(archive.path), opened(archive.path) as fd:
+        yield batch_chunks(fd, seq)
 
 
-def _archive(
-    path: Path,
-    manifest: Manifest,
-    batches: list[BatchProof],
-    position: Position,
-    anchor: int | None,
-) -> Archive:
-    recorded = len(batches) if anchor is None else anchor
-    unrecorded = tuple(range(recorded + 1, len(batches) + 1))
-    if unrecorded:
-        verdict = Verdict.UNRECORDED
-    elif not position.final:
-        verdict = Verdict.UNFINISHED
-    else:
-        verdict = Verdict.CONSISTENT if anchor is None else Verdict.SOUND
-    tail = batches[recorded - 1].sha256 if recorded else batches[0].header.prev if batches else ""
-    return Archive(
-        path, manifest, verdict, tuple(batches[:recorded]), unrecorded, tail or position.tail
-    )
+def _manifest_digest(report: ChainReport, batches: Sequence[BatchProof]) -> str:
+    if batches:
+        return batches[0].header.prev
+    assert report.position is not None  # noqa: S101 - only a broken chain has none
+    return report.position.tail
 
 
-def _manifest(directory: int) -> bytes:
+def _manifest(fd: int) -> bytes:
     try:
-        content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+        content, _ = read_whole(fd, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
     except FileNotFoundError:
         raise Broken(Reason.MANIFEST_MISSING) from None
     return content
 
 
 @contextmanager
-def _named(path: Path, file: str) -> Iterator[None]:
+def named(path: Path, file: str) -> Iterator[None]:
+    """Turn ``Broken`` into ``Verdict`` (ARCHIVE_BROKEN) that names directory and file."""
     try:
         yield
     except Broken as broken:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Refused
+from shared.restore.archives import named
 from shared.restore.formats import Pick, csv_header, csv_writer, json_writer, picks_of
-from shared.restore.held import batches, named
+from shared.restore.held import batches
 from shared.restore.rows import lines
 
 if TYPE_CHECKING:

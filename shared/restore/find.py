@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import Verdict
+from shared.restore.archives import named
 from shared.restore.choose import choice, chosen
-from shared.restore.held import batches, held, linked_files, named
+from shared.restore.held import batches, held, linked_files
 from shared.restore.index import Damaged, index_of, unusable
 from shared.restore.rows import lines, values
 

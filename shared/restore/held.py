@@ -18,7 +18,7 @@ from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
-from shared.errors import Code, Verdict
+from shared.restore.archives import named
 from shared.restore.rows import blocks
 from shared.volume.directory import (
     batch_chunks,
@@ -141,16 +141,6 @@ def held(
             if digest not in {None, proof.sha256}:
                 raise Broken(Reason.PREV_MISMATCH, expected=digest, found=proof.sha256)
         yield Held(path, manifest, proof.sha256, after, copy)
-
-
-@contextmanager
-def named(path: Path, file: str) -> Iterator[None]:
-    """Turn ``Broken`` into ``Verdict`` (ARCHIVE_BROKEN) that names directory and file."""
-    try:
-        yield
-    except Broken as broken:
-        about = {"file": file, **broken.params, "directory": str(path)}
-        raise Verdict(Code.ARCHIVE_BROKEN, cause=str(broken.reason), **about) from broken
 
 
 def _linked(chunks: Iterator[bytes], expected: str) -> str:

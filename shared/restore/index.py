@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 from shared.chain.batch import file_name, unescape
 from shared.chain.canonical import canonical_json, parse_json
 from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
+from shared.chain.text import copy_text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start
 from shared.errors import Code, Refused, Verdict
+from shared.restore.archives import named
 from shared.restore.choose import PADDED
-from shared.restore.held import held, named
+from shared.restore.held import held
 from shared.restore.rows import lines
 from shared.volume.directory import (
     batch_chunks,
@@ -54,9 +56,6 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS batch (seq INTEGER PRIMARY KEY, sha256 TEXT NOT NULL, after TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entry (hash INTEGER, seq INTEGER, PRIMARY KEY (hash, seq)) WITHOUT ROWID;
 """
-COPY_ESCAPES = str.maketrans(
-    {"\\": r"\\", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-)
 
 
 class Damaged(Exception):
@@ -82,7 +81,7 @@ class Index:
 
     def candidates(self, key: Iterable[str], expected: str | None) -> list[Known]:
         """Return the batches that may hold a key, newest first, none past the expected tail."""
-        text = b"\t".join(part.translate(COPY_ESCAPES).encode() for part in key)
+        text = b"\t".join(copy_text(part) for part in key)
         found = self.rows.execute("SELECT seq FROM entry WHERE hash = ?", (hash_of(text),))
         end = self._end(expected)
         numbers = sorted((seq for (seq,) in found if seq <= end), reverse=True)
@@ -282,7 +281,7 @@ def _spelled(field: bytes) -> bytes:
     if b"\\" not in field:
         return field
     try:
-        return (unescape(field) or "").translate(COPY_ESCAPES).encode()
+        return copy_text(unescape(field) or "")
     except ValueError as error:
         raise Verdict(Code.ARCHIVE_BROKEN, cause=str(Reason.ROW_ESCAPE)) from error
 

@@ -18,9 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 from shared.chain.batch import quote, unescape
 from shared.chain.verdict import Broken, Reason
 from shared.errors import Code, Refused
+from shared.restore.archives import named
 from shared.restore.cat import selection
 from shared.restore.formats import json_value
-from shared.restore.held import batches, named
+from shared.restore.held import batches
 from shared.restore.query_types import TEXT, exact
 from shared.restore.rows import lines
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from shared.chain.batch import file_name
+from shared.chain.batch import file_name, file_number
 from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
 from shared.chain.verdict import Broken, Reason, Verdict
-from shared.chain.verify import ChainReport, verify_chain
+from shared.chain.verify import BatchProof, ChainReport, verify_chain
 from shared.errors import Code, Refused
 from shared.volume.files import (
     READ,
@@ -24,17 +23,19 @@ from shared.volume.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-BATCH_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
 
-
-def verified(path: Path, expected_sha256: str | None = None) -> ChainReport:
+def verified(
+    path: Path,
+    expected_sha256: str | None = None,
+    passed: Callable[[BatchProof], None] = lambda _: None,
+) -> ChainReport:
     """Judge the archive in a directory, following no link and opening nothing but its own files.
 
-    Raises ``Refused`` (DIRECTORY_UNREADABLE) when the directory or a file of it cannot be read: only
-    bytes that were read prove anything.
+    ``passed`` is told of each batch that verified. Raises ``Refused`` (DIRECTORY_UNREADABLE) when the
+    directory or a file of it cannot be read: only bytes that were read prove anything.
     """
     with readable(path), opened(path) as directory:
         try:
@@ -45,7 +46,7 @@ def verified(path: Path, expected_sha256: str | None = None) -> ChainReport:
                 Verdict.BROKEN, broken.reason, broken.params, None, (), None, anchored=False
             )
         batches = ((seq, batch_chunks(directory, seq)) for seq in numbers)
-        return verify_chain(manifest, batches, expected_sha256=expected_sha256)
+        return verify_chain(manifest, batches, expected_sha256=expected_sha256, passed=passed)
 
 
 def batch_numbers(directory: int) -> list[int]:
@@ -53,13 +54,13 @@ def batch_numbers(directory: int) -> list[int]:
     names = names_in(directory)
     numbers = []
     for name in names:
-        match = BATCH_FILE.fullmatch(name)
-        if name != MANIFEST_NAME and (match is None or file_name(int(match[1])) != name):
+        number = file_number(name)
+        if name != MANIFEST_NAME and number is None:
             raise Broken(Reason.ENTRY_FOREIGN, entry=name)
         if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             raise Broken(Reason.ENTRY_NOT_REGULAR, entry=name)
-        if match is not None:
-            numbers.append(int(match[1]))
+        if number is not None:
+            numbers.append(number)
     if MANIFEST_NAME not in names:
         raise Broken(Reason.MANIFEST_MISSING)
     return sorted(numbers)

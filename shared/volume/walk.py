@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from shared.chain.batch import file_name
+from shared.chain.batch import file_name, file_number
 from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 JOB_DIRECTORY = re.compile(rf"{_UUID}-({_UUID})")
-BATCH_FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
 OWN_ENTRIES = frozenset({MARKER, LOCK, TEMP, EVIDENCE})
 # The ledger's name for what lies in the root itself and in its working directories.
 ROOT = ""
@@ -240,7 +239,7 @@ class _Chain:
         """A number that is missing hides every later file from a walk that follows the numbers."""
         if self.broken is not None or self.position is None:
             return
-        numbers = [int(match[1]) for name in self._sizes if (match := BATCH_FILE.fullmatch(name))]
+        numbers = [number for name in self._sizes if (number := file_number(name)) is not None]
         if numbers and max(numbers) > self.position.seq:
             self.broken = {"file": file_name(self.position.seq + 1), "cause": "FILE_MISSING"}
 
@@ -253,7 +252,7 @@ def _real(volume: Volume, name: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    return name == MANIFEST_NAME or BATCH_FILE.fullmatch(name) is not None
+    return name == MANIFEST_NAME or file_number(name) is not None
 
 
 def _sizes(directory: int, names: Iterable[str]) -> dict[str, int]:
