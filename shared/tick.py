@@ -124,9 +124,10 @@ def _tick(
         held, note = _take_volume(stack, node, control)
         _recover(control, sources, held)
         known = _searched(wanted, held)
+        # Even a tick that can do nothing is noted: that the schedule runs is worth knowing by itself.
+        scheduled = len(schedule(control, node.kinds, known, _came_for(wanted)))
         if not known:
             return Report(_idle(note), note=note, seconds=_spent(deadline))
-        scheduled = len(schedule(control, node.kinds, known))
         search = store.Search(
             operations=known,
             storage_id=held.volume.storage_id if held else None,
@@ -256,12 +257,13 @@ def _all_open(sources: Mapping[str, SourceConnection]) -> bool:
     return True
 
 
+def _came_for(wanted: Wanted) -> tuple[str, ...]:
+    return tuple(name for name in OPERATIONS if wanted.operation in (None, name))
+
+
 def _searched(wanted: Wanted, held: Held | None) -> tuple[str, ...]:
     return tuple(
-        operation.name
-        for operation in OPERATIONS.values()
-        if wanted.operation in (None, operation.name)
-        and (held is not None or not operation.needs_volume)
+        name for name in _came_for(wanted) if held is not None or not OPERATIONS[name].needs_volume
     )
 
 

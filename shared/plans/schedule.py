@@ -12,6 +12,7 @@ from shared.jobs import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
     from uuid import UUID
 
     from shared.db.connect import Database
@@ -30,10 +31,16 @@ class KnownKind:
 
 
 def schedule(
-    control: Database, kinds: Iterable[KnownKind], operations: Iterable[str]
+    control: Database,
+    kinds: Iterable[KnownKind],
+    operations: Iterable[str],
+    ticked: Iterable[str] = (),
 ) -> list[UUID]:
-    """Make at most ``DUE_PLANS_MAX`` jobs and return their ids; doing it again makes none twice."""
-    params = asked(kinds, operations)
+    """Make at most ``DUE_PLANS_MAX`` jobs and return their ids; doing it again makes none twice.
+
+    ``ticked`` are the operations this tick came by for, noted even where it can make no job of them.
+    """
+    params = asked(kinds, operations) | {"ticked": list(ticked)}
     rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
     return [row["id"] for row in rows]
 
@@ -41,10 +48,26 @@ def schedule(
 def asked(
     kinds: Iterable[KnownKind], operations: Iterable[str], plans_max: int = rules.DUE_PLANS_MAX
 ) -> dict[str, object]:
-    """Return the parameters of the scheduling statement."""
+    """Return the parameters of the scheduling statement; nothing is noted as ticked."""
     return {
         "kinds": Jsonb([asdict(kind) for kind in kinds]),
         "operations": list(operations),
+        "ticked": [],
         "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
         "plans_max": plans_max,
     }
+
+
+@dataclass(frozen=True)
+class LastTick:
+    """When a tick last came by for an operation, and how long ago by the database's clock."""
+
+    operation: str
+    ticked_at: datetime
+    age_seconds: float
+
+
+def last_ticks(control: Database) -> dict[str, LastTick]:
+    """Return the last tick of every operation that was ever ticked for, by its name."""
+    rows = control.transact(statement("shared.plans", "last_ticks"), {}, repeatable=True)
+    return {row["operation"]: LastTick(**row) for row in rows}

@@ -148,6 +148,7 @@ SCHEDULE: dict[str, object] = {
     "operations": ["archive"],
     "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
     "plans_max": rules.DUE_PLANS_MAX,
+    "ticked": [],
 }
 
 

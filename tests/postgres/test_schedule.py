@@ -257,7 +257,7 @@ def test_blocked_plans_ahead_in_line_do_not_starve_the_others(control: Database)
     text = statement("shared.plans", "schedule")
     start, end = text.index("      AND NOT EXISTS ("), text.index("    ORDER BY plan.next_run_at")
     too_late = altered(text, text[start:end])
-    params = {"kinds": "[]", "operations": ["scan"], "plans_max": rules.DUE_PLANS_MAX}
+    params = {"kinds": "[]", "operations": ["scan"], "plans_max": rules.DUE_PLANS_MAX, "ticked": []}
     params |= {"farthest_seconds": rules.FARTHEST_PLAN_SECONDS}
     assert control.transact(too_late, params) == []
     assert [job.plan_id for job in run(control)] == [starving["id"]]

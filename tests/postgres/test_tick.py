@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shared import loop, tick
-from shared.db.connect import Database
+from shared.db.connect import Database, connect
 from shared.errors import Code
 from shared.jobs import rules, store
 from shared.jobs.model import Ending, Outcome, State
+from shared.operations.registry import OPERATIONS
+from shared.plans.schedule import last_ticks, schedule
 from shared.tick import LEAST_SECONDS, Report, Wanted
 from shared.volume import identity
 from tests.worlds import a_claim, a_job, a_plan, a_volume, node, one, until_idle
@@ -35,6 +38,32 @@ def scanned(control: Database, volume_root: Path) -> str:
     storage_id = a_volume(control, volume_root)
     a_plan(control, None, storage_id)
     return storage_id
+
+
+def test_a_tick_is_noted_for_what_it_came_for_even_where_it_can_do_nothing(
+    database: str, control: Database, volume_root: Path
+) -> None:
+    tick.tick(node(database, None, None), Wanted("scan"))
+    first = last_ticks(control)
+    assert set(first) == {"scan"}
+    tick.tick(node(database, volume_root, a_volume(control, volume_root)), Wanted())
+    later = last_ticks(control)
+    assert set(later) == set(OPERATIONS)
+    assert later["scan"].ticked_at > first["scan"].ticked_at
+    assert 0 <= later["scan"].age_seconds < 60
+
+
+def test_a_tick_does_not_wait_for_another_that_notes_the_same(
+    database: str, control: Database
+) -> None:
+    schedule(control, [], [], ["scan"])
+    before = last_ticks(control)
+    with connect(database) as other, other.transaction():
+        other.execute("SELECT FROM tallystick.last_tick FOR UPDATE")
+        schedule(control, [], [], ["archive", "scan"])
+    after = last_ticks(control)
+    assert after["scan"] == replace(before["scan"], age_seconds=after["scan"].age_seconds)
+    assert "archive" in after
 
 
 def test_a_tick_does_one_unit_and_reports_it(

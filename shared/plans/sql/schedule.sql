@@ -77,5 +77,17 @@ WITH kinds AS (
     SET next_run_at = clock_timestamp() + make_interval(secs => interval_seconds)
     FROM made
     WHERE plan.id = made.plan_id
+), first_ticked AS (
+    INSERT INTO tallystick.last_tick (operation)
+    SELECT operation FROM unnest(%(ticked)s::text[]) AS operation
+    WHERE NOT EXISTS (SELECT FROM tallystick.last_tick AS known WHERE known.operation = operation.operation)
+    ON CONFLICT DO NOTHING
+), ticked AS (
+    -- A row that another tick holds is left to it: it says the same, and nobody waits for anybody here.
+    UPDATE tallystick.last_tick
+    SET ticked_at = clock_timestamp()
+    FROM (SELECT operation FROM tallystick.last_tick WHERE operation = ANY (%(ticked)s)
+          FOR UPDATE SKIP LOCKED) AS free
+    WHERE last_tick.operation = free.operation
 )
 SELECT id FROM made
