@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import random
 import signal
 import threading
@@ -23,10 +25,16 @@ def watched(node: Node, wanted: Wanted, timeout_seconds: float) -> Report:
     that it can never work on beyond its lease.
     """
     signal.setitimer(signal.ITIMER_REAL, timeout_seconds)
+    if first_process := os.getpid() == 1:
+        # The kernel spares the first process of a container every signal it has no handler for, and a
+        # handler would wait for whatever hangs. A thread that needs no interpreter ends it instead.
+        faulthandler.dump_traceback_later(timeout_seconds, exit=True)
     try:
         return tick(node, wanted)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if first_process:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def until_idle(

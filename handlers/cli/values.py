@@ -19,6 +19,7 @@ DURATION = re.compile(r"([0-9]{1,9}) ?([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 DAY_SECONDS = 86400
 SHA256 = re.compile(r"[0-9a-f]{64}")
+STORAGE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def size(text: str) -> int:
@@ -55,3 +56,12 @@ def sha256(text: str) -> str:
         problem = f"{text!r} is no SHA-256: 64 hex digits"
         raise typer.BadParameter(problem)
     return digest
+
+
+def storage_id(text: str) -> str:
+    """Return the identity of a volume, 32 lowercase hex digits."""
+    given = text.strip()
+    if not STORAGE_ID.fullmatch(given):
+        problem = f"{text!r} is no storage id: 32 lowercase hex digits"
+        raise typer.BadParameter(problem)
+    return given

@@ -9,6 +9,7 @@ import typer
 
 from handlers.cli.answer import GOOD, NOT_GOOD, Answer, answering
 from handlers.cli.options import ActorOption, ReasonOption, RevisionOption
+from handlers.cli.values import storage_id
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,18 +24,27 @@ app = typer.Typer(help="The directory that archives are written to.", no_args_is
 @answering
 def init(
     root: Annotated[Path, typer.Option("--root", metavar="DIR", help="A new or empty directory.")],
+    wanted_id: Annotated[
+        str | None,
+        typer.Option(
+            "--storage-id",
+            parser=storage_id,
+            metavar="HEX",
+            help="Its identity (a fresh one); a volume that has it already is left as it is.",
+        ),
+    ] = None,
 ) -> Answer:
-    """Make a directory a volume, with a fresh storage id.
+    """Make a directory a volume, with a storage id.
 
     It is made with mode 0700 where it is not there. The two settings to export are shown.
     """
     from shared.volume import identity
 
     place = root.absolute()
-    storage_id = identity.initialise(place)
+    made_id = identity.initialise(place, wanted_id)
     exports = {
         "TALLYSTICK_ARCHIVE_ROOT": str(place),
-        "TALLYSTICK_ARCHIVE_STORAGE_ID": storage_id,
+        "TALLYSTICK_ARCHIVE_STORAGE_ID": made_id,
     }
 
     def show(out: Console) -> None:
@@ -43,7 +53,7 @@ def init(
         for name, value in exports.items():
             out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
 
-    return Answer({"root": str(place), "storage_id": storage_id, "settings": exports}, show)
+    return Answer({"root": str(place), "storage_id": made_id, "settings": exports}, show)
 
 
 @app.command("show")

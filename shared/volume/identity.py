@@ -7,7 +7,7 @@ import re
 import secrets
 import stat
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,31 +44,37 @@ class Volume:
     marker_inode: int
 
 
-def initialise(root: Path) -> str:
-    """Make ``root`` a volume and return its fresh storage id (32 lowercase hex digits).
+def initialise(root: Path, storage_id: str | None = None) -> str:
+    """Make ``root`` a volume and return its storage id (32 lowercase hex digits).
 
-    The directory is made with mode 0700 if it is not there. Raises ``Refused`` when it is a volume
-    already, holds anything, or is not private to its owner.
+    With ``storage_id`` it becomes that volume, and one that is that volume already stays as it is: safe
+    to run again. Without, the id is fresh. The directory is made with mode 0700 if it is not there.
+    Raises ``Refused`` when it is a volume already (another one), holds anything, is not private to its
+    owner, or cannot be written.
     """
-    root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     try:
+        _make(root)
         with _root(root) as (fd, _):
-            if MARKER in os.listdir(fd):
-                raise Refused(Code.VOLUME_EXISTS, root=str(root))
-            if os.listdir(fd):
-                raise Refused(Code.VOLUME_EXISTS, root=str(root), cause="not-empty")
-            storage_id = secrets.token_hex(16)
-            for name in (TEMP, EVIDENCE):
-                os.mkdir(name, PRIVATE, dir_fd=fd)
-            marker = os.open(MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=fd)
-            try:
-                os.write(marker, f"{storage_id}\n".encode())
-                os.fsync(marker)
-            finally:
-                os.close(marker)
-            os.fsync(fd)
+            names = set(os.listdir(fd))
+            if MARKER not in names:
+                # A run that was cut short has left these two, and nothing else.
+                if names - {TEMP, EVIDENCE}:
+                    raise Refused(Code.VOLUME_EXISTS, root=str(root), cause="not-empty")
+                wanted = storage_id or secrets.token_hex(16)
+                if _mark(fd, wanted):
+                    return wanted
+            found, _ = _marker(fd)
     except Missing as missing:
         raise Refused(missing.code, **missing.params) from missing
+    except OSError as error:
+        unavailable = _unavailable(error, root)
+        raise Refused(unavailable.code, **unavailable.params) from error
+    if storage_id is None:
+        raise Refused(Code.VOLUME_EXISTS, root=str(root))
+    if found != storage_id:
+        raise Refused(
+            Code.VOLUME_EXISTS, root=str(root), cause="other", expected=storage_id, found=found
+        )
     return storage_id
 
 
@@ -113,6 +119,38 @@ def probe(root: Path, storage_id: str, seconds: float = PROBE_SECONDS) -> None:
         raise Missing(Code.STORAGE_UNAVAILABLE, cause="no-answer", seconds=seconds, root=str(root))
     if answer[0] is not None:
         raise answer[0]
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(mode=PRIVATE, parents=True)
+    except FileExistsError:
+        return
+    # A parent may hand its set-group-id bit down, and then this would not be mode 0700.
+    root.chmod(PRIVATE)
+
+
+def _mark(fd: int, storage_id: str) -> bool:
+    """Give the root its marker, whole or not at all; returns False when it has one by now."""
+    for name in (TEMP, EVIDENCE):
+        with suppress(FileExistsError):
+            os.mkdir(name, PRIVATE, dir_fd=fd)
+    temp = f"{TEMP}/{secrets.token_hex(16)}"
+    marker = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=fd)
+    try:
+        os.write(marker, f"{storage_id}\n".encode())
+        os.fsync(marker)
+    finally:
+        os.close(marker)
+    try:
+        # Commit point: before it this is a directory, after it a volume.
+        os.link(temp, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temp, dir_fd=fd)
+    os.fsync(fd)
+    return True
 
 
 @contextmanager

@@ -199,6 +199,26 @@ def test_a_process_that_hangs_beyond_its_timeout_is_ended(
     assert ended.returncode == -signal.SIGALRM
 
 
+@pytest.mark.system  # needs util-linux and a kernel that lets it make namespaces
+def test_the_first_process_of_a_container_is_ended_as_well_when_it_hangs() -> None:
+    program = (
+        "import os, time, shared.loop as loop\n"
+        "assert os.getpid() == 1\n"
+        "loop.tick = lambda node, wanted: time.sleep(60)\n"
+        "loop.watched(None, None, 0.3)\n"
+    )
+    alone = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+    ended = subprocess.run(
+        [*alone, sys.executable, "-c", program],
+        timeout=30,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+
+
 def test_a_signal_is_heard_between_ticks_and_never_inside_one(
     database: str,
     control: Database,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared.errors import Code, Missing, Refused
 from shared.volume import identity
+
+WANTED = "0123456789abcdef" * 2
 
 
 def test_a_fresh_volume_is_private_and_carries_its_id(tmp_path: Path) -> None:
@@ -39,6 +43,71 @@ def test_a_volume_is_made_once(volume_root: Path) -> None:
         identity.initialise(volume_root)
     assert refused.value.code is Code.VOLUME_EXISTS
     assert (volume_root / ".storage-id").read_text() == f"{storage_id}\n"
+
+
+def test_a_volume_with_the_id_asked_for_is_made_once_and_then_left_as_it_is(
+    volume_root: Path,
+) -> None:
+    assert identity.initialise(volume_root, WANTED) == WANTED
+    before = (volume_root / ".storage-id").stat()
+    (volume_root / "a job").mkdir()
+    assert identity.initialise(volume_root, WANTED) == WANTED
+    assert (volume_root / ".storage-id").stat() == before
+    assert (volume_root / ".storage-id").read_text() == f"{WANTED}\n"
+    assert list((volume_root / ".tmp").iterdir()) == []
+
+
+def test_another_volume_than_the_one_asked_for_is_refused(volume_root: Path) -> None:
+    there = identity.initialise(volume_root)
+    with pytest.raises(Refused) as refused:
+        identity.initialise(volume_root, WANTED)
+    assert (refused.value.code, refused.value.params["cause"]) == (Code.VOLUME_EXISTS, "other")
+    assert (volume_root / ".storage-id").read_text() == f"{there}\n"
+
+
+def test_making_a_volume_that_was_cut_short_is_made_whole_by_the_next_try(
+    volume_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for call in ("mkdir", "write", "fsync", "link"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, cut)
+            with pytest.raises(KeyboardInterrupt):
+                identity.initialise(volume_root, WANTED)
+        assert not (volume_root / ".storage-id").exists()
+    assert identity.initialise(volume_root, WANTED) == WANTED
+    with identity.opened(volume_root, WANTED):
+        pass
+
+
+def test_two_that_make_the_same_volume_at_once_both_have_it(
+    volume_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def overtaken(source: str, target: str, **directories: Any) -> None:  # noqa: ANN401 - as link
+        monkeypatch.setattr(os, "link", link)
+        identity.initialise(volume_root, WANTED)
+        link(source, target, **directories)
+
+    monkeypatch.setattr(os, "link", overtaken)
+    assert identity.initialise(volume_root, WANTED) == WANTED
+
+
+def test_a_volume_made_in_a_directory_of_a_group_is_private_all_the_same(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2770)
+    identity.initialise(tmp_path / "volume", WANTED)
+    assert stat.S_IMODE((tmp_path / "volume").stat().st_mode) == 0o700
+
+
+def test_a_place_where_no_volume_can_be_made_is_refused_with_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, cause in (("file", "not-a-directory"), ("file/volume", "not-a-directory")):
+        with pytest.raises(Refused) as refused:
+            identity.initialise(tmp_path / place, WANTED)
+        assert refused.value.params["cause"] == cause
 
 
 def test_a_directory_that_holds_anything_is_not_made_a_volume(volume_root: Path) -> None:
