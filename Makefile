@@ -7,6 +7,9 @@ UV ?= uv
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/ready
+INFRA_VENV = .venv-infra
+INFRA_BIN = $(INFRA_VENV)/bin
+INFRA_READY = $(INFRA_VENV)/ready
 POSTGRES_15 ?= /usr/lib/postgresql/15/bin
 # More arguments for pytest, for example: make test ARGS="-k publish"
 ARGS ?=
@@ -15,10 +18,10 @@ ARGS ?=
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
 TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
-SUITES = unit properties postgres operations golden reading restore style kinds export
+SUITES = unit properties postgres operations golden reading restore style kinds export deploy
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo test test-system tools lint bench lock clean
+.PHONY: help setup demo test test-system tools lint lint-infra bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +86,41 @@ lint: $(READY) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(INFRA_READY): requirements/infra.txt $(READY)
+	rm -f $(INFRA_READY)
+	@test -x $(INFRA_BIN)/python || $(BIN)/python -m venv --clear $(INFRA_VENV)
+	@echo "Installing the locked requirements of lint-infra"
+	@$(INFRA_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements/infra.txt
+	@touch $(INFRA_READY)
+
+# The oldest Kubernetes the examples are held against; without -k it is the newest the schemas know.
+KUBERNETES_OLDEST = 1.29
+UNITS = infra/systemd/tallystick-tick.service infra/systemd/tallystick-tick.timer infra/systemd/tallystick-run.service
+# systemd-analyze wants the program to be there, and only warns of a value it does not know: a warning of ours fails.
+# A service must score at most this, in tenths of the exposure (0 to 100).
+EXPOSURE_MAX = 20
+
+lint-infra: $(INFRA_READY) ## Check image file, compose file, units and Kubernetes examples (needs systemd-analyze)
+	@command -v systemd-analyze >/dev/null 2>&1 || { \
+	  echo "make lint-infra: systemd-analyze is missing: apt-get install systemd" >&2; exit 1; }
+	$(INFRA_BIN)/hadolint --failure-threshold style infra/container/Containerfile
+	$(INFRA_BIN)/check-jsonschema --builtin-schema vendor.compose-spec infra/compose/compose.yaml
+	$(INFRA_BIN)/kubernetes-validate --strict infra/kubernetes/*.yaml
+	$(INFRA_BIN)/kubernetes-validate --strict -k $(KUBERNETES_OLDEST) infra/kubernetes/*.yaml
+	@set -eu; \
+	place=$$(mktemp -d); trap 'rm -rf "$$place"' EXIT; \
+	for unit in $(UNITS); do \
+	  sed 's|/opt/tallystick/bin/tallystick|/bin/true|' "$$unit" >"$$place/$${unit##*/}"; \
+	done; \
+	echo "systemd-analyze verify $(UNITS)"; \
+	systemd-analyze verify --man=no "$$place"/* >"$$place/said" 2>&1 || { cat "$$place/said"; exit 1; }; \
+	if grep tallystick "$$place/said"; then exit 1; fi; \
+	for service in "$$place"/*.service; do \
+	  systemd-analyze security --offline=yes --threshold=$(EXPOSURE_MAX) --no-pager "$$service" \
+	    >"$$place/said" || { cat "$$place/said"; exit 1; }; \
+	  tail -n 1 "$$place/said"; \
+	done
+
 bench: $(READY) ## Measure against peers in one run
 	@if [ ! -f tests/bench/__main__.py ]; then echo "make bench: tests/bench is not there yet" >&2; exit 1; fi
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -91,8 +129,10 @@ bench: $(READY) ## Measure against peers in one run
 lock: ## Lock requirements/*.txt anew from pyproject.toml
 	@command -v $(UV) >/dev/null 2>&1 || { echo "make lock: uv is missing; name it with UV=/path/to/uv" >&2; exit 1; }
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) pyproject.toml -o requirements/run.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group build -o requirements/build.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(INFRA_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

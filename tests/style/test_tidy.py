@@ -125,7 +125,7 @@ def test_no_file_contains(what: str) -> None:
 
 
 def test_the_locks_carry_hashes_and_no_address() -> None:
-    for lock in ("run", "dev"):
+    for lock in ("run", "build", "dev", "infra"):
         text = (ROOT / "requirements" / f"{lock}.txt").read_text()
         pins = re.findall(r"^[a-z0-9-]+==.*(?:\n    .*)*", text, re.MULTILINE)
         assert pins
