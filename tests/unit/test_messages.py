@@ -19,13 +19,15 @@ from shared.errors import Code, Missing
 from shared.messages import words
 from shared.messages.catalogue import entries, entry
 from shared.messages.template import UNKNOWN, fill, names
+from shared.plans.outlook import Standing
 from shared.volume.reconcile import Sighting
 
 SHARED = Path(__file__).parents[2] / "shared"
 RAISED = frozenset(
     {"Refused", "Passing", "TooMuch", "Verdict", "Missing", "Busy", "Stale", "Uncertain"}
 )
-CODES = [str(code) for family in (Code, Problem, Sighting, Reason, Verdict) for code in family]
+FAMILIES = (Code, Problem, Sighting, Standing, Reason, Verdict)
+CODES = [str(code) for family in FAMILIES for code in family]
 # Each of these is told in a context that names the file first.
 NEXT_COMES_FROM_THE_CODE = frozenset(map(str, Reason)) | {"SOUND", "UNFINISHED"}
 NOTHING_TO_DO = frozenset({"LEDGER_CORRECTED", "LEFTOVER_RESERVATION"})
