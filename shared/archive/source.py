@@ -10,7 +10,7 @@ from psycopg import sql
 
 from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
-from shared.db.connect import cause_of, connect, was_lost
+from shared.db.connect import cause_of, connect, turned_away, was_lost
 from shared.db.statement import statement
 from shared.errors import Code, Missing, Passing, TooMuch, Trouble, Verdict
 
@@ -26,7 +26,6 @@ BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # What SQLSTATEs mean for a job: how it goes on, and the cause that is told.
 MEANING: dict[str, tuple[type[Trouble], str]] = {
-    "28": (Missing, "refused"),
     "40001": (Passing, "recovery-conflict"),
     "40P01": (Passing, "recovery-conflict"),
     "55P03": (Passing, "lock-timeout"),
@@ -47,10 +46,8 @@ MEANING: dict[str, tuple[type[Trouble], str]] = {
 # What the server says of data errors may quote a value of a row, which no job or log may hold.
 DATA = "22"
 GONE = frozenset({"table-missing", "column-missing", "schema-missing"})
-# The same SQLSTATE, told apart by what the server says; libpq's own errors have none at all.
+# The same SQLSTATE, told apart by what the server says.
 SAID: tuple[tuple[str, type[Trouble], str], ...] = (
-    ("no password supplied", Missing, "refused"),
-    ("authentication failed", Missing, "refused"),
     ("row-level security", Verdict, "row-security"),
     ("due to user request", Passing, "cancelled"),
 )
@@ -96,6 +93,8 @@ def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
         return Missing(Code.CREDENTIAL_MISSING, cause="malformed-url", **params)
     if not state.startswith(DATA):
         detail["detail"] = cause_of(error)
+    if turned_away(error):
+        return _trouble(Missing, "refused", detail)
     for words, kind, cause in SAID:
         if words in text:
             return _trouble(kind, cause, detail)

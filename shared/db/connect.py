@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,11 @@ RETRY_SECONDS = 0.05
 READ_ONLY = frozenset({"25006", "0A000"})
 # The transaction was rolled back for certain and may succeed when repeated.
 ROLLED_BACK = frozenset({"25P03", "40001", "40P01", "55P03", "57014"})
+# A connection that is refused has no SQLSTATE: what the server said is all that libpq passes on.
+TURNED_AWAY = re.compile(
+    r'authentication failed|no password supplied|is not permitted to log in|role "[^\n]*" does not exist'
+    r"|no pg_hba\.conf entry|pg_hba\.conf rejects connection|permission denied for database"
+)
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 LIMITS = (
@@ -71,6 +77,13 @@ def was_lost(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (
         not state or state.startswith(("08", "57P"))
     )
+
+
+def turned_away(error: psycopg.Error) -> bool:
+    """Tell whether the server does not let this user in, so that trying again would not help."""
+    if state := error.sqlstate:
+        return state.startswith("28")
+    return isinstance(error, psycopg.OperationalError) and bool(TURNED_AWAY.search(str(error)))
 
 
 class Database:
@@ -181,7 +194,7 @@ def refuse_url(error: psycopg.Error) -> None:
 def refuse(error: psycopg.Error) -> None:
     """Raise ``Refused`` or ``Passing`` where the server will not do for us what others may ask of it."""
     state = error.sqlstate or ""
-    if "authentication failed" in str(error) or state.startswith("28") or state == "42501":
+    if turned_away(error) or state == "42501":
         raise Refused(Code.DATABASE_REFUSED, detail=cause_of(error)) from error
     if state in READ_ONLY:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error

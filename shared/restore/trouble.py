@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from shared.catalog.names import TableName
-from shared.db.connect import cause_of, was_lost
+from shared.db.connect import cause_of, turned_away, was_lost
 from shared.errors import Code, Passing, Trouble, Verdict
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ REFUSALS: dict[str, tuple[type[Trouble], str]] = {
     "42501": (Verdict, "not-granted"),
     "25006": (Verdict, "read-only"),
     "53": (Passing, "overloaded"),
-    "28": (Verdict, "refused"),
     "40": (Passing, "rolled-back"),
     "55P03": (Passing, "locked"),
     "57014": (Passing, "cancelled"),
@@ -57,6 +56,8 @@ def target_errors(**params: object) -> Iterator[None]:
 def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
     """Name the conflict, or say why the server refused."""
     state = error.sqlstate or ""
+    if turned_away(error):
+        return Verdict(Code.RESTORE_FAILED, cause="refused", detail=cause_of(error), **params)
     if was_lost(error):
         return Passing(Code.RESTORE_FAILED, cause="unreachable", detail=cause_of(error), **params)
     if cause := CONFLICTS.get(state) or CONFLICTS.get(state[:2]):

@@ -67,8 +67,9 @@ def causes() -> set[tuple[str, str]]:
         if isinstance(cause, ast.Constant):
             found.add((code, str(cause.value)))
     for kind, why in [*MEANING.values(), *(told[1:] for told in SAID)]:
-        found.add(("CREDENTIAL_MISSING" if kind is Missing else "EXPORT_FAILED", why))
-    found.add(("EXPORT_FAILED", "refused-by-server"))
+        assert kind is not Missing
+        found.add(("EXPORT_FAILED", why))
+    found |= {("EXPORT_FAILED", "refused-by-server"), ("CREDENTIAL_MISSING", "refused")}
     found |= {("SCHEMA_CHANGED", cause) for cause in GONE}
     found |= {("STORAGE_LIMIT", cause) for cause in ("job-budget", "volume-budget")}
     found |= {
