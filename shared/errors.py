@@ -98,6 +98,7 @@ class Code(StrEnum):
     OUTPUT_REFUSED = "OUTPUT_REFUSED"
     ARCHIVE_UNKNOWN = "ARCHIVE_UNKNOWN"
     CHOICE_INVALID = "CHOICE_INVALID"
+    CODE_UNKNOWN = "CODE_UNKNOWN"
     RESTORE_REFUSED = "RESTORE_REFUSED"
 
     # What ends the reading of an archive, or a restore.

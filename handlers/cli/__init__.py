@@ -12,6 +12,7 @@ from handlers.cli import (
     database,
     demo,
     drafting,
+    explaining,
     jobs,
     kinds,
     namespaces,
@@ -54,6 +55,7 @@ app.command("run")(ticking.run)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
 app.command("preview")(drafting.preview)
+app.command("help")(explaining.help_)
 
 
 def _version(asked: bool) -> None:

@@ -35,6 +35,14 @@ def test_help_loads_no_database_and_no_cloud(arguments: tuple[str, ...]) -> None
     assert not modules & {"psycopg", "boto3", "shared.settings", "shared.db", "rich"}
 
 
+@pytest.mark.parametrize("arguments", [("help",), ("help", "code_unknown")])
+def test_pages_load_no_database_settings_or_cloud(arguments: tuple[str, ...]) -> None:
+    code, modules, text = loaded(*arguments)
+    assert code == 0
+    assert "CODE_UNKNOWN" in text
+    assert not modules & {"psycopg", "boto3", "shared.settings", "shared.db"}
+
+
 def test_the_first_help_does_not_even_load_pydantic() -> None:
     code, modules, text = loaded("--help")
     assert code == 0
