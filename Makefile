@@ -16,12 +16,12 @@ ARGS ?=
 
 # The tests make thousands of small files and databases: in memory where there is room for them.
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
-TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
+TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4 --dist loadgroup
 
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo test test-system tools lint lint-infra bench lock clean
+.PHONY: help setup demo pictures test test-system tools lint lint-infra bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ $(READY): requirements/dev.txt pyproject.toml
 
 demo: $(READY) ## Watch it work on a small database of its own, a killed tick included
 	@$(BIN)/tallystick demo
+
+pictures: $(READY) ## Take the README's pictures of the demo anew
+	@COLUMNS=80 $(BIN)/tallystick demo --pictures docs/pictures
 
 test: $(READY) ## Run the tests that need Python and make only
 	$(TEST) -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)

@@ -16,6 +16,9 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Where it lives; a fresh directory when left out."),
     ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep pictures of it there, as SVG.")
+    ] = None,
 ) -> Answer:
     """Watch a small shop being archived."""
     from tempfile import mkdtemp
@@ -23,5 +26,8 @@ def demo(
     from handlers.demo.show import show
 
     place = (home or Path(mkdtemp(prefix="tallystick-demo-"))).absolute()
-    show(place, console(errors=True))
-    return Answer({"home": str(place)})
+    out = console(errors=True)
+    if pictures is not None:
+        pictures.mkdir(parents=True, exist_ok=True)
+        out.record = True
+    return Answer(show(place, out, pictures))

@@ -1,23 +1,20 @@
-"""The demo, act by act: plan, tick, kill, recover, verify."""
+"""The demo, act by act: plan, tick, kill, recover, prove, restore, find."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shlex
 import signal
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.rule import Rule
-from rich.text import Text
 
-from handlers.demo.stage import LEASE_SECONDS, Stage, build
+from handlers.demo import proof
+from handlers.demo.screen import DANGER, Screen, act
+from handlers.demo.stage import LEASE_SECONDS, Stage, build, text_of
 from shared import loop, wiring
 from shared import settings as settings_module
 from shared.db import embedded
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from rich.console import Console
+
     from shared.settings import Settings
 
 REASON = "demo"
@@ -35,77 +34,91 @@ KILL_TRIES = 20
 POLL_SECONDS = 0.002
 
 
-def show(home: Path, console: Console) -> None:
-    """Play the whole demo below ``home``; the archive stays there, the database is stopped at the end."""
+def show(home: Path, console: Console, pictures: Path | None) -> dict[str, Any]:
+    """Play the whole demo below ``home``, and return what it came to.
+
+    The archive stays there, the database is stopped at the end. Pictures of the acts that say most are
+    kept in ``pictures``, where that is not None.
+    """
     began = time.monotonic()
     try:
-        stage = _a_shop(home, console)
-        stage = _plans(stage, console)
-        _first_ticks(stage, console)
-        _killed(stage, console)
-        _the_rest(stage, console)
-        _proof(stage, console)
-        _afterwards(stage, console, time.monotonic() - began)
+        screen = Screen(console, _a_shop(home, console), pictures)
+        _plans(screen)
+        _first_ticks(screen)
+        screen.drop()
+        _killed(screen)
+        screen.keep("killed")
+        _the_rest(screen)
+        proof.chained(screen)
+        screen.drop()
+        caught = proof.tampered(screen)
+        compared = proof.restored(screen)
+        screen.keep("restored")
+        proof.found(screen)
+        seconds = round(time.monotonic() - began, 1)
+        rows = screen.stage.counts()["all_rows"]
+        _afterwards(screen, rows, seconds)
     finally:
         embedded.stop(home)
+    return {
+        "home": str(home),
+        "volume": str(screen.stage.volume),
+        "seconds": seconds,
+        "rows_in_the_shop": rows,
+        "flipped_and_caught": caught,
+        "restored": compared,
+    }
 
 
 def _a_shop(home: Path, console: Console) -> Stage:
-    _act(
+    act(
         console,
         "A shop with five years of history",
         "A Postgres of its own, with orders, lines, payments, tickets and comments.",
     )
     with console.status("filling the shop"):
-        return build(home)
+        return build(home, console.width)
 
 
-def _plans(stage: Stage, console: Console) -> Stage:
-    _act(
-        console,
+def _plans(screen: Screen) -> None:
+    screen.act(
         "A volume, two policies, two plans",
         "What is older than a year shall be archived, with the rows that belong to it.",
     )
+    stage = screen.stage
     stage.run("migrate")
     made = json.loads(stage.run("volume", "init", "--root", str(stage.volume), "--json"))
     stage.environment.update(
         TALLYSTICK_ARCHIVE_ROOT=str(stage.volume), TALLYSTICK_ARCHIVE_STORAGE_ID=made["storage_id"]
     )
     for kind, batch in (("orders", "1000"), ("tickets", "500")):
-        _typed(console, stage, "policy", "set", kind, "--after", "365d", "--reason", REASON)
-        _typed(
-            console,
-            stage,
+        screen.typed("policy", "set", kind, "--after", "365d", "--reason", REASON)
+        screen.typed(
             *("plan", "set", kind, "--every", "24h", "--batch-size", batch, "--enable"),
             *("--reason", REASON),
         )
-    return stage
 
 
-def _first_ticks(stage: Stage, console: Console) -> None:
-    _act(console, "Ticks", "Each is a process that claims one job, moves one batch, and exits.")
+def _first_ticks(screen: Screen) -> None:
+    screen.act("Ticks", "Each is a process that claims one job, moves one batch, and exits.")
     for _ in range(3):
-        _typed(console, stage, "tick")
+        screen.typed("tick")
 
 
-def _killed(stage: Stage, console: Console) -> None:
-    _act(
-        console, "kill -9 in the middle of a batch", "The next tick dies while it writes its file."
-    )
-    victim = _kill_one(stage)
-    console.print(Text(f"$ kill -9 {victim}", style="bold red"))
+def _killed(screen: Screen) -> None:
+    screen.act("kill -9 in the middle of a batch", "The next tick dies while it writes its file.")
+    stage = screen.stage
+    screen.command(f"kill -9 {_kill_one(stage)}", style=DANGER)
     left = ", ".join(file.name for file in stage.temporary)
-    console.print(f"Left behind: .tmp/{left}, half written, and a claim.", highlight=False)
-    with console.status(
-        f"waiting {LEASE_SECONDS} s for the lease to run out; nothing else is needed"
-    ):
-        time.sleep(float(LEASE_SECONDS))
+    screen.said(f"Left behind: .tmp/{left}, half written, and a claim.")
+    screen.said(f"Waiting {LEASE_SECONDS} s for the lease to run out; nothing else is needed.")
+    time.sleep(float(LEASE_SECONDS))
     # The other job may be due first: they take turns.
     for _ in KINDS:
-        if "taken over" in _typed(console, stage, "tick"):
+        if "taken over" in screen.typed("tick"):
             break
-    _typed(console, stage, "recovery", "list")
-    console.print(f"Left in .tmp: {len(stage.temporary)} files.", highlight=False)
+    screen.typed("recovery", "list")
+    screen.said(f"Left in .tmp: {len(stage.temporary)} files.")
 
 
 def _kill_one(stage: Stage) -> int:
@@ -131,8 +144,8 @@ def _running(stage: Stage) -> bool:
     return any(job["state"] == "RUNNING" for job in jobs)
 
 
-def _the_rest(stage: Stage, console: Console) -> None:
-    _act(console, "Until nothing is due", "The same ticks, one after the other.")
+def _the_rest(screen: Screen) -> None:
+    screen.act("Until nothing is due", "The same ticks, one after the other.")
     columns = (
         TextColumn("{task.description:<8}"),
         BarColumn(bar_width=30),
@@ -140,8 +153,9 @@ def _the_rest(stage: Stage, console: Console) -> None:
         TextColumn("roots"),
         TimeElapsedColumn(),
     )
+    stage = screen.stage
     old = stage.counts()
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=screen.console) as progress:
         bars = {kind: progress.add_task(kind, total=old[kind]) for kind in KINDS}
 
         def told(report: Report) -> None:
@@ -166,43 +180,13 @@ def _settings_of(stage: Stage) -> Iterator[Settings]:
         os.environ.update(before)
 
 
-def _proof(stage: Stage, console: Console) -> None:
-    _act(
-        console,
-        "Every file names the digest of the one before",
-        "So the last digest stands for all. The database keeps it, and so may you.",
-    )
-    directory = max(stage.volume.glob("*-*-*"), key=lambda found: len(list(found.iterdir())))
-    for name in ("manifest.json", "000001.sql.zst", "000002.sql.zst"):
-        digest = hashlib.sha256((directory / name).read_bytes()).hexdigest()
-        console.print(Text(f"{digest}  {name}"))
-    console.print(Text("…"))
-    _typed(console, stage, "archive", "tails")
-    _typed(console, stage, "archive", "verify", "--all")
-
-
-def _afterwards(stage: Stage, console: Console, seconds: float) -> None:
-    rows = stage.counts()["all_rows"]
-    _act(
-        console,
+def _afterwards(screen: Screen, rows: int, seconds: float) -> None:
+    screen.act(
         f"Done in {seconds:.0f} s",
-        f"The shop still has its {rows} rows: archiving only reads.\n"
-        f"The archive is in {stage.volume}; each file is a psql script:",
+        f"The shop still has its {rows} rows: archiving only reads. The archive is in",
     )
-    console.print(Text("$ zstd -dc 000001.sql.zst | less", style="bold green"))
-
-
-def _act(console: Console, title: str, text: str) -> None:
-    console.print()
-    console.print(Rule(Text(title, style="bold"), align="left", style="cyan"))
-    console.print(Text(text))
-
-
-def _typed(console: Console, stage: Stage, *arguments: str) -> str:
-    """Show a command as it would be typed, run it, show what it prints, and return that."""
-    command = Text(f"$ tallystick {shlex.join(arguments)}", style="bold green")
-    console.print(command, soft_wrap=True)
-    printed = stage.run(*arguments)
-    for line in printed.splitlines():
-        console.print(Text(line.rstrip()), soft_wrap=True)
-    return printed
+    screen.said(
+        f"{screen.stage.volume}\n\nOn a database of your own; SELECT is enough, and a standby will do:"
+    )
+    for line in text_of("yours.sh").splitlines():
+        screen.command(line)
