@@ -9,13 +9,8 @@ import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
-
 from shared.db import embedded
 from shared.db.connect import Row, connect
-
-if TYPE_CHECKING:
-    import psycopg
 
 # Short enough to watch a lease run out, long enough for one batch of the demo.
 DEADLINE_SECONDS, TIMEOUT_SECONDS, LEASE_SECONDS = "2", "3", "4"
@@ -70,8 +65,7 @@ class Stage:
 
     def make_database(self, name: str) -> str:
         """Make an empty database beside the shop, and return its URL."""
-        with connect(self.control) as connection:
-            _make_empty(connection, name)
+        _make_empty(self.control, name)
         return _beside(self.control, name)
 
     def digests(self, database: str, until: dict[str, str]) -> list[Row]:
@@ -88,9 +82,8 @@ def build(home: Path, width: int) -> Stage:
     shutil.rmtree(home / "volume", ignore_errors=True)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     server = embedded.start(home)
-    with connect(server) as connection:
-        for name in ("demo_shop", "demo_jobs"):
-            _make_empty(connection, name)
+    for name in ("demo_shop", "demo_jobs"):
+        _make_empty(server, name)
     control, shop = (_beside(server, name) for name in ("demo_jobs", "demo_shop"))
     with connect(shop) as connection:
         connection.execute(text_of("shop.sql").encode())
@@ -113,9 +106,10 @@ def build(home: Path, width: int) -> Stage:
     return Stage(home, control, shop, environment)
 
 
-def _make_empty(connection: psycopg.Connection[Row], name: str) -> None:
-    connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-    connection.execute(f"CREATE DATABASE {name}")
+def _make_empty(server: str, name: str) -> None:
+    with connect(server) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name}")
 
 
 def _beside(server: str, name: str) -> str:
