@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
 from shared.db import embedded
 from shared.db.connect import Row, connect
 
