@@ -76,6 +76,7 @@ tools:
 	need psql postgresql-client; \
 	need zstd zstd; \
 	need sha256sum coreutils; \
+	need unshare util-linux; \
 	need strace strace; \
 	need $(POSTGRES_15)/initdb postgresql-15; \
 	if [ -n "$$missing" ]; then \

@@ -13,13 +13,19 @@ from shared.errors import Code, Refused
 
 PREFIX = "TALLYSTICK_"
 MEBIBYTE = 1024 * 1024
+NAMELESS_HOME = Path("/var/lib/tallystick")
 # A lease outlives the platform's kill by a fifth, so that no process ever works beyond its lease.
 LEASE_MARGIN = 1.2
 
 
 def _state_home() -> Path:
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "tallystick"
+    if base := os.environ.get("XDG_STATE_HOME"):
+        return Path(base) / "tallystick"
+    try:
+        return Path.home() / ".local" / "state" / "tallystick"
+    except RuntimeError:
+        # A user id without a name and without HOME, as in some containers.
+        return NAMELESS_HOME
 
 
 class Settings(BaseSettings):
