@@ -149,6 +149,7 @@ class Database:
             _roll_back(connection)
             if error.sqlstate in ROLLED_BACK:
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            refuse(error)
             raise
         except BaseException:
             _roll_back(connection)

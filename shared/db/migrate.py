@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import cause_of, connect, refuse, refuse_url
+from shared.db.connect import cause_of, connect, refuse, refuse_url, was_lost
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
@@ -89,7 +91,9 @@ def migrate(dsn: str) -> tuple[int, ...]:
     return tuple(done)
 
 
-def _connected(dsn: str) -> psycopg.Connection[dict[str, object]]:
+@contextmanager
+def _connected(dsn: str) -> Iterator[psycopg.Connection[dict[str, object]]]:
+    """Open a connection; what the server then refuses, or a connection that breaks, is told by its code."""
     try:
         connection = connect(dsn)
     except psycopg.Error as error:
@@ -100,7 +104,14 @@ def _connected(dsn: str) -> psycopg.Connection[dict[str, object]]:
     # would not see the work of the first.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     connection.read_only = False
-    return connection
+    with connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            refuse(error)
+            if was_lost(error):
+                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            raise
 
 
 def _lock(connection: psycopg.Connection[dict[str, object]]) -> None:

@@ -15,7 +15,8 @@ HOLD_SECONDS = 2
 
 
 class Proxy:
-    """Passes bytes on; ``lose_commits`` answers to COMMIT are swallowed and their connections cut.
+    """Passes bytes on; after ``pass_commits``, ``lose_commits`` answers to COMMIT are swallowed and
+    their connections cut.
 
     While ``down``, new connections are refused and those that speak are cut. With ``hold_until``,
     answers are held back until a client has sent those bytes: one that waits for an answer before it
@@ -25,6 +26,7 @@ class Proxy:
     def __init__(self, dsn: str) -> None:
         self.server = conninfo_to_dict(dsn)
         self.lose_commits = 0
+        self.pass_commits = 0
         self.down = False
         self.hold_until: bytes | None = None
         self.arrived = threading.Event()
@@ -75,8 +77,10 @@ class Proxy:
                     if answers and not self.arrived.wait(HOLD_SECONDS):
                         break
                 if answers and self.lose_commits and COMMITTED in piece:
-                    self.lose_commits -= 1
-                    break
+                    if not self.pass_commits:
+                        self.lose_commits -= 1
+                        break
+                    self.pass_commits -= 1
                 target.sendall(piece)
         _cut(source)
         _cut(target)
