@@ -201,6 +201,16 @@ class Scene:
             self.sql(f"DROP ROLE {name}")
 
     @contextmanager
+    def another_database(self) -> Iterator[str]:
+        """Make a database with nothing in it, and yield its URL."""
+        name = f"tallystick_remedy_{os.getpid()}_{next(numbers)}"
+        rows(self.server, f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY FILE_COPY")
+        try:
+            yield self.url(database=name)
+        finally:
+            rows(self.server, f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextmanager
     def session(self) -> Iterator[psycopg.Connection[Any]]:
         """Hold a session of somebody else, in a transaction that is rolled back at the end."""
         with psycopg.connect(self.database) as connection:
@@ -215,13 +225,29 @@ class Scene:
         program.chmod(0o700)
         return str(program)
 
+    def elsewhere(self, *command: str, code: int, env: dict[str, str] | None = None) -> Document:
+        """Run a command, given whole, in a process of its own, and return the JSON it said last."""
+        done = subprocess.run(
+            command,
+            env=os.environ | {"PATH": path()} | (env or {}),
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, done
+        found: Document = json.loads(done.stdout or done.stderr.splitlines()[-1])
+        self.see(found)
+        return found
+
     def carry_out(self, script: str, variables: Variables) -> None:
         """Run a remedy as an operator would, and go on with the settings it exported."""
         after = self.directory / "environment"
         show = f"{shlex.quote(sys.executable)} -c {shlex.quote(SHOW)} > {shlex.quote(str(after))}"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{script}\n{show}\n"],
-            env=os.environ | {"PATH": _path()} | variables,
+            env=os.environ | {"PATH": path()} | variables,
             cwd=self.directory,
             capture_output=True,
             text=True,
@@ -238,7 +264,7 @@ class Scene:
                     self.monkeypatch.delenv(name)
 
 
-def _path() -> str:
+def path() -> str:
     """This environment's commands first, then the server's (psql), then the system's."""
     import importlib.util
 

@@ -85,25 +85,31 @@ def the_budget_of_the_volume_is_used_up(scene: Scene) -> Iterator[Variables]:
     scene.finishes(job)
 
 
-@remedy(Code.STORAGE_LIMIT, 3, system=True)
-def the_disk_is_full(scene: Scene) -> Iterator[Variables]:
-    disk = scene.directory / "disk"
+@contextmanager
+def small_disk(disk: Path) -> Iterator[tuple[Path, Path]]:
+    """Mount a file system with 1 MiB left; yield where it is, and the file that fills the rest."""
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
     try:
+        films = disk / "films"
+        films.write_bytes(bytes(7 * 1024 * 1024))
+        yield disk, films
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@remedy(Code.STORAGE_LIMIT, 3, system=True)
+def the_disk_is_full(scene: Scene) -> Iterator[Variables]:
+    with small_disk(scene.directory / "disk") as (disk, films):
         (disk / "volume").mkdir(mode=0o700)
         scene.root_at = disk / "volume"
         scene.deploy()
         scene.sql(BULKY)
-        with (disk / "films").open("wb") as films:
-            films.write(bytes(7 * 1024 * 1024))
         told = scene.ask("tick", "--until-idle", code=3)
         assert told["ticks"][-2]["params"]["cause"] == "ENOSPC"
         job = scene.newest()["id"]
-        yield {"JOB": job, "DISPENSABLE": str(disk / "films")}
+        yield {"JOB": job, "DISPENSABLE": str(films)}
         scene.finishes(job)
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @remedy(Code.STORAGE_FAILED, 1)
