@@ -135,7 +135,7 @@ lock: ## Lock requirements/*.txt anew from pyproject.toml
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) pyproject.toml -o requirements/run.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group build -o requirements/build.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --group dev pyproject.toml -o requirements/dev.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
 	rm -rf $(VENV) $(INFRA_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared.archive.source import SourceConnection
-from shared.clock import Deadline
+from shared.clock import Deadline, Stopwatch
 from shared.db.connect import Database
 from shared.errors import (
     Busy,
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 log = logging.getLogger("tallystick.tick")
+
+# The parts of a tick, in their order. To do a unit is its heart; to read is to find where it stands.
+PHASES = ("prepare", "schedule", "claim", "read", "do", "verify", "settle")
 
 # With less time than this nothing worth a claim can be done.
 LEAST_SECONDS = 20.0
@@ -75,8 +78,11 @@ class Wanted:
 class Report:
     """The one result of a tick, and what it was about.
 
-    ``note`` is what kept the tick from looking at work that needs the volume; ``seconds`` the time it
-    took; ``job`` the job as it stands afterwards, None when none was claimed.
+    ``note`` is what kept the tick from looking at work that needs the volume; ``job`` the job as it
+    stands afterwards, None when none was claimed. ``oldest_due_seconds`` says how long the oldest due
+    job had waited (0 when none was due), ``volume_used_bytes`` what the volume held with all that was
+    set aside, both as the tick began and None when that was not found out. ``seconds`` is the time the
+    tick took, ``phases`` the parts of it.
     """
 
     outcome: Outcome
@@ -85,7 +91,11 @@ class Report:
     seq: int | None = None
     reclaimed: bool = False
     note: TallystickError | None = None
+    oldest_due_seconds: float | None = None
+    volume_used_bytes: int | None = None
+    volume_max_bytes: int | None = None
     seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 def tick(node: Node, wanted: Wanted) -> Report:
@@ -99,17 +109,19 @@ def tick(node: Node, wanted: Wanted) -> Report:
     deadline = Deadline.after(min(node.deadline_seconds, left))
     control = Database(node.control_dsn, deadline, node.database_retries)
     sources = {name: SourceConnection(dsn) for name, dsn in node.sources.items()}
+    watch = Stopwatch()
     try:
-        return _tick(node, wanted, control, sources, deadline)
+        report = _tick(node, wanted, control, sources, deadline, watch)
     except Passing as passing:
-        return Report(Outcome(Ending.WAITING, passing.code, passing.params))
+        report = Report(Outcome(Ending.WAITING, passing.code, passing.params))
     except Uncertain as uncertain:
         # Perhaps something was claimed; if so, its lease decides.
-        return Report(Outcome(Ending.UNCERTAIN, uncertain.code, uncertain.params))
+        report = Report(Outcome(Ending.UNCERTAIN, uncertain.code, uncertain.params))
     finally:
         control.close()
         for source in sources.values():
             source.close()
+    return replace(report, seconds=round(deadline.spent(), 3), phases=watch.phases())
 
 
 def _tick(
@@ -118,16 +130,28 @@ def _tick(
     control: Database,
     sources: Mapping[str, SourceConnection],
     deadline: Deadline,
+    watch: Stopwatch,
 ) -> Report:
     # The lock comes before the claim: a volume in use costs no attempt and leaves no lease behind.
     with ExitStack() as stack:
+        watch.begin("prepare")
         held, note = _take_volume(stack, node, control)
         _recover(control, sources, held)
+        watch.begin("schedule")
         known = _searched(wanted, held)
         # Even a tick that can do nothing is noted: that the schedule runs is worth knowing by itself.
-        scheduled = len(schedule(control, node.kinds, known, _came_for(wanted)))
+        made = schedule(control, node.kinds, known, _came_for(wanted))
+        report = Report(
+            _idle(note),
+            scheduled=len(made.jobs),
+            note=note,
+            oldest_due_seconds=made.oldest_due_seconds,
+            volume_used_bytes=held.ledger.taken_bytes if held else None,
+            volume_max_bytes=node.volume_max_bytes if held else None,
+        )
         if not known:
-            return Report(_idle(note), note=note, seconds=_spent(deadline))
+            return report
+        watch.begin("claim")
         search = store.Search(
             operations=known,
             storage_id=held.volume.storage_id if held else None,
@@ -136,30 +160,25 @@ def _tick(
         )
         claim = store.claim(control, search)
         if claim is None:
-            return Report(_idle(note), scheduled, note=note, seconds=_spent(deadline))
+            return report
         if isinstance(claim, Job):
             outcome = Outcome(Ending.FAILED, Code.CRASH_LOOP, claim.error_params or {})
-            return Report(outcome, scheduled, job=claim, note=note, seconds=_spent(deadline))
+            return replace(report, outcome=outcome, job=claim)
         work = Work(control, sources, held, deadline, node.volume_max_bytes, node.writer)
-        outcome, job = _one_unit(work, claim)
-        return Report(
-            outcome,
-            scheduled,
-            job=job,
-            seq=claim.job.batches + 1,
-            reclaimed=claim.reclaimed,
-            note=note,
-            seconds=_spent(deadline),
-        )
+        outcome, job = _one_unit(work, claim, watch)
+        seq = claim.job.batches + 1
+        return replace(report, outcome=outcome, job=job, seq=seq, reclaimed=claim.reclaimed)
 
 
-def _one_unit(work: Work, claim: Claim) -> tuple[Outcome, Job]:
+def _one_unit(work: Work, claim: Claim, watch: Stopwatch) -> tuple[Outcome, Job]:
     """Do the claimed unit and settle it: with what was proven, or with what went wrong."""
     try:
         try:
-            progress = _proven(work, claim)
+            progress = _proven(work, claim, watch)
         except Trouble as trouble:
+            watch.begin("settle")
             return _set_back(work, claim, trouble)
+        watch.begin("settle")
         # THE COMMIT POINT. A crash before it costs this unit, which is done again and found done; a
         # crash after it costs nothing.
         job = store.settle(work.control, claim, progress)
@@ -168,16 +187,26 @@ def _one_unit(work: Work, claim: Claim) -> tuple[Outcome, Job]:
     except (Uncertain, Passing) as error:
         return _unknown(work, claim, error)
     ending = Ending.FINISHED if job.state.closed else Ending.PROGRESSED
-    params = {"roots": progress.roots, "bytes": progress.bytes, "evidence": progress.evidence}
+    # Only an archive moves rows; other evidence has no such count.
+    rows = sum(progress.evidence.get("rows", {}).values())
+    params = {
+        "roots": progress.roots,
+        "rows": rows,
+        "bytes": progress.bytes,
+        "evidence": progress.evidence,
+    }
     return Outcome(ending, params=params), job
 
 
-def _proven(work: Work, claim: Claim) -> Progress:
+def _proven(work: Work, claim: Claim, watch: Stopwatch) -> Progress:
     """Do one unit and prove it; nothing is recorded yet."""
     operation = OPERATIONS[claim.job.operation]
     try:
+        watch.begin("read")
         unit = operation.next_unit(work, claim)
+        watch.begin("do")
         done = operation.do(work, unit)
+        watch.begin("verify")
         proof = operation.verify(work, unit, done)
         return operation.record(unit, proof)
     except TallystickError:
@@ -272,7 +301,3 @@ def _idle(note: TallystickError | None) -> Outcome:
     if note is None or isinstance(note, Refused):
         return Outcome(Ending.IDLE, note.code if note else None)
     return Outcome(Ending.WAITING, note.code, note.params)
-
-
-def _spent(deadline: Deadline) -> float:
-    return round(deadline.spent(), 3)

@@ -182,7 +182,7 @@ def _check_allowed(work: Work, claim: Claim) -> None:
     job, ledger = claim.job, work.storage.ledger
     if claim.barred is not None:
         raise Verdict(claim.barred, kind=job.kind)
-    volume_used = ledger.used_bytes + ledger.reserved_bytes - job.reserved
+    volume_used = ledger.taken_bytes - job.reserved
     if job.bytes >= job.max_bytes:
         raise Verdict(Code.STORAGE_LIMIT, cause="job-budget", used=job.bytes, limit=job.max_bytes)
     if volume_used >= work.volume_max_bytes:

@@ -30,19 +30,28 @@ class KnownKind:
     definition: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Scheduled:
+    """The jobs that were made, and the seconds for which the oldest due job has waited (0 for none)."""
+
+    jobs: list[UUID]
+    oldest_due_seconds: float
+
+
 def schedule(
     control: Database,
     kinds: Iterable[KnownKind],
     operations: Iterable[str],
     ticked: Iterable[str] = (),
-) -> list[UUID]:
-    """Make at most ``DUE_PLANS_MAX`` jobs and return their ids; doing it again makes none twice.
+) -> Scheduled:
+    """Make at most ``DUE_PLANS_MAX`` jobs; doing it again makes none twice.
 
     ``ticked`` are the operations this tick came by for, noted even where it can make no job of them.
     """
     params = asked(kinds, operations) | {"ticked": list(ticked)}
     rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
-    return [row["id"] for row in rows]
+    made = [row["id"] for row in rows if row["id"] is not None]
+    return Scheduled(made, rows[0]["oldest_due_seconds"])
 
 
 def asked(

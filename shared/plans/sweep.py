@@ -72,10 +72,10 @@ def _scheduled(connection: psycopg.Connection[Row], plan: Row, kind: KnownKind) 
     borrow = statement("shared.plans", "borrow_plan")
     connection.execute(borrow, {"plan_id": plan["id"], "scope": "all", "next_run_at": FIRST})
     params = asked([kind], ["archive"], plans_max=1)
-    rows = connection.execute(statement("shared.plans", "schedule"), params).fetchall()
+    row = connection.execute(statement("shared.plans", "schedule"), params).fetchone()
     own = {name: plan[name] for name in ("scope", "next_run_at")}
     connection.execute(borrow, {"plan_id": plan["id"], **own})
-    if not rows:
+    if row is None or row["id"] is None:
         raise Refused(Code.PLAN_DISABLED, kind=kind.kind)
-    found: UUID = rows[0]["id"]
+    found: UUID = row["id"]
     return found

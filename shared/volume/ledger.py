@@ -23,6 +23,11 @@ class Ledger:
     waiting_jobs: int
     uncredentialed_jobs: int
 
+    @property
+    def taken_bytes(self) -> int:
+        """Return what counts against the volume's budget."""
+        return self.used_bytes + self.reserved_bytes
+
 
 def visit(control: Database, volume: Volume) -> Ledger:
     """Record that the volume was seen, on first use its inodes too, and return its account.

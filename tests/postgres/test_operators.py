@@ -226,13 +226,13 @@ def test_abandoning_frees_the_place_of_the_plan_and_failing_keeps_it(
     control: Database, storage_id: str
 ) -> None:
     a_plan(control, None, storage_id)
-    (job_id,) = schedule(control, (), ["scan"])
+    (job_id,) = schedule(control, (), ["scan"]).jobs
     failed(control, a_claim(control, storage_id))
     control.transact("UPDATE tallystick.plan SET next_run_at = clock_timestamp()", {})
-    assert schedule(control, (), ["scan"]) == []
+    assert schedule(control, (), ["scan"]).jobs == []
     job = steer.act(control, job_id, Action.ABANDON, SIGNED)
     assert (job.error_code, job.error_params) == ("STORAGE_LIMIT", {"cause": "job-budget"})
-    assert len(schedule(control, (), ["scan"])) == 1
+    assert len(schedule(control, (), ["scan"]).jobs) == 1
 
 
 @pytest.mark.parametrize(

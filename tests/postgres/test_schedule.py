@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -23,6 +22,7 @@ from tests import worlds
 from tests.worlds import (
     SIGNED,
     a_claim,
+    a_job,
     a_plan,
     a_policy,
     a_progress,
@@ -40,7 +40,7 @@ MAKE_DUE = "UPDATE tallystick.plan SET next_run_at = clock_timestamp() - interva
 
 def run(control: Database, kinds: Iterable[KnownKind] = (INVOICES,)) -> list[Job]:
     """Schedule once and return the jobs that were made."""
-    made = schedule(control, kinds, ["archive", "scan"])
+    made = schedule(control, kinds, ["archive", "scan"]).jobs
     return [store.get(control, each) for each in made]
 
 
@@ -140,8 +140,8 @@ def test_an_operation_that_was_not_asked_for_makes_no_job(
 ) -> None:
     a_plan(control, "invoices", storage_id)
     a_plan(control, None, storage_id)
-    assert len(schedule(control, [INVOICES], ["scan"])) == 1
-    assert len(schedule(control, [INVOICES], ["archive"])) == 1
+    assert len(schedule(control, [INVOICES], ["scan"]).jobs) == 1
+    assert len(schedule(control, [INVOICES], ["archive"]).jobs) == 1
 
 
 def test_a_plan_saved_again_against_the_changed_policy_makes_jobs_again(
@@ -259,7 +259,7 @@ def test_blocked_plans_ahead_in_line_do_not_starve_the_others(control: Database)
     too_late = altered(text, text[start:end])
     params = {"kinds": "[]", "operations": ["scan"], "plans_max": rules.DUE_PLANS_MAX, "ticked": []}
     params |= {"farthest_seconds": rules.FARTHEST_PLAN_SECONDS}
-    assert control.transact(too_late, params) == []
+    assert [row["id"] for row in control.transact(too_late, params)] == [None]
     assert [job.plan_id for job in run(control)] == [starving["id"]]
 
 
@@ -410,5 +410,20 @@ def test_ids_of_jobs_are_returned_only_for_jobs_that_were_made(
     control: Database, storage_id: str
 ) -> None:
     plan = a_plan(control, None, storage_id)
-    made: list[UUID] = schedule(control, (), ["scan"])
+    made = schedule(control, (), ["scan"]).jobs
     assert [store.get(control, each).plan_id for each in made] == [plan["id"]]
+
+
+def test_how_long_the_oldest_due_job_has_waited_is_told_with_and_without_new_jobs(
+    control: Database, storage_id: str
+) -> None:
+    assert schedule(control, (), ["scan"]).oldest_due_seconds == 0
+    a_job(control, storage_id=storage_id, due_in=3600)
+    assert schedule(control, (), ["scan"]).oldest_due_seconds == 0
+    a_job(control, storage_id=storage_id, due_in=-600)
+    a_job(control, storage_id=storage_id, due_in=-60)
+    a_plan(control, None, storage_id)
+    made = schedule(control, (), ["scan"])
+    assert len(made.jobs) == 1
+    assert made.oldest_due_seconds == pytest.approx(600, abs=5)
+    assert schedule(control, (), ["scan"]).oldest_due_seconds == pytest.approx(600, abs=5)

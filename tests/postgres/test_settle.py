@@ -317,16 +317,16 @@ def test_a_closed_job_gives_up_the_place_of_its_plan_and_a_failed_one_keeps_it(
     control: Database, storage_id: str
 ) -> None:
     plan = a_plan(control, None, storage_id)
-    (job_id,) = schedule(control, (), ["scan"])
+    (job_id,) = schedule(control, (), ["scan"]).jobs
     claim = a_claim(control, storage_id)
     store.set_back(control, claim, rules.setback(claim.job, Verdict(Code.FILE_CHECK_FAILED)))
     overdue = "UPDATE tallystick.plan SET next_run_at = clock_timestamp() - interval '1 hour'"
     control.transact(overdue, {})
-    assert schedule(control, (), ["scan"]) == []
+    assert schedule(control, (), ["scan"]).jobs == []
     change_job(control, job_id, "state = 'PENDING'")
     claim = a_claim(control, storage_id)
     store.settle(control, claim, a_progress(claim, final=True))
-    (next_id,) = schedule(control, (), ["scan"])
+    (next_id,) = schedule(control, (), ["scan"]).jobs
     assert next_id != job_id
     with pytest.raises(psycopg.errors.UniqueViolation):
         a_job(control, operation="scan", plan_id=plan["id"], storage_id=storage_id)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from shared.clock import READING_SHARE, Deadline
+from shared.clock import READING_SHARE, Deadline, Stopwatch
 
 
 class Clock:
@@ -52,3 +52,15 @@ def test_a_wall_clock_that_jumps_moves_no_deadline(
     deadline = Deadline.after(45)
     monkeypatch.setattr(time, "time", lambda: 4e9)
     assert deadline.left() == 45
+
+
+def test_a_phase_lasts_until_the_next_begins_and_may_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = iter([0.0, 1.0, 3.0, 6.0, 10.0])
+    monkeypatch.setattr("shared.clock.time.monotonic", lambda: next(now))
+    watch = Stopwatch()
+    watch.begin("claim")
+    watch.begin("do")
+    watch.begin("claim")
+    assert watch.phases() == {"claim": 6.0, "do": 3.0}

@@ -90,4 +90,13 @@ WITH kinds AS (
           FOR UPDATE SKIP LOCKED) AS free
     WHERE last_tick.operation = free.operation
 )
-SELECT id FROM made
+-- One row for each job, and one without an id where there is none: how long the oldest due job has waited
+-- is told in any case. Jobs made just now are not seen here, and have not waited.
+SELECT made.id, waited.oldest_due_seconds
+FROM (
+    SELECT coalesce(extract(epoch FROM statement_timestamp() - min(due_at)), 0)::float8
+               AS oldest_due_seconds
+    FROM tallystick.job
+    WHERE state IN ('PENDING', 'RUNNING') AND due_at <= statement_timestamp()
+) AS waited
+LEFT JOIN made ON true
