@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from handlers import shape
+from handlers import observing, shape
 from shared import wiring
 from shared.settings import load
 from shared.tick import Wanted, tick
@@ -25,8 +25,10 @@ class Context(Protocol):
 def node() -> Node:
     """Return this node, built and its schema checked once per process.
 
-    Raises ``Refused`` without a database: nothing is embedded here. An error is not remembered.
+    Raises ``Refused`` without a database (nothing is embedded here), or without what log lines and
+    metrics need. An error is not remembered.
     """
+    observing.require()
     settings = load()
     control = wiring.control_dsn(settings)
     wiring.require_schema(control)
@@ -36,4 +38,6 @@ def node() -> Node:
 def one_tick(operation: str | None, context: Context) -> dict[str, Any]:
     """Do one unit of an operation (or of any), and return its report as JSON can hold it."""
     seconds_left = context.get_remaining_time_in_millis() / 1000
-    return shape.report(tick(node(), Wanted(operation, seconds_left=seconds_left)))
+    report = tick(node(), Wanted(operation, seconds_left=seconds_left))
+    observing.observed(report, context)
+    return shape.report(report)

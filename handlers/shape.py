@@ -262,7 +262,7 @@ def unread(error: TallystickError, directory: str) -> Json:
 
 
 def report(report: Report) -> Json:
-    """Return the outcome of one tick; ``roots`` and ``bytes`` are those of its unit, not of the job."""
+    """Return the outcome of one tick; ``roots``, ``rows``, ``bytes`` are those of its unit alone."""
     outcome = report.outcome
     params = {name: value for name, value in outcome.params.items() if name != "evidence"}
     code = str(outcome.code) if outcome.code else None
@@ -278,10 +278,15 @@ def report(report: Report) -> Json:
         "job": job(report.job) if report.job else None,
         "seq": report.seq,
         "roots": params.get("roots", 0) if not code else 0,
+        "rows": params.get("rows", 0) if not code else 0,
         "bytes": params.get("bytes", 0) if not code else 0,
         "reclaimed": report.reclaimed,
         "note": error(report.note) if report.note else None,
+        "oldest_due_seconds": report.oldest_due_seconds,
+        "volume_used_bytes": report.volume_used_bytes,
+        "volume_max_bytes": report.volume_max_bytes,
         "seconds": report.seconds,
+        "phases": dict(report.phases),
     }
 
 

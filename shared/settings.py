@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="WARNING", description="What is logged to standard error"
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="How lines on standard error look: text or json"
+    )
     test_data: Path | None = Field(
         default=None, description="Real input files for the tests; no part of the product reads it"
     )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import logging
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,10 +32,11 @@ class Session:
 
 def configured() -> Settings:
     """Read the settings and start logging as they say."""
+    from handlers import log
     from shared.settings import load
 
     settings = load()
-    logging.basicConfig(level=settings.log_level, stream=sys.stderr)
+    log.start(settings.log_level, settings.log_format)
     return settings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,8 @@ from handlers.cli.answer import GOOD, NOT_GOOD, NOTHING_DONE, Answer, JsonOption
 from handlers.cli.values import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from handlers.cli.session import Session
     from handlers.shape import Json
     from shared.tick import Node, Report, Wanted
@@ -34,7 +37,7 @@ def tick(
     Exit code 3: nothing was done, because everything that is open is paused or failed. Exit code 1: the
     unit could not be done and will be tried again.
     """
-    from handlers import shape
+    from handlers import log, shape
     from handlers.cli.session import session
     from shared import loop
 
@@ -44,6 +47,7 @@ def tick(
         items: list[Json] = []
 
         def told(report: Report) -> None:
+            log.told(report)
             item = shape.report(report)
             if as_json:
                 items.append(item)
@@ -54,6 +58,7 @@ def tick(
             last = loop.until_idle(node, wanted, timeout, told)
             return Answer({"ticks": items}, code=_code(opened, last))
         last = loop.watched(node, wanted, timeout)
+        log.told(last)
         item = shape.report(last)
         return Answer(item, lambda _: show(item), _code(opened, last))
 
@@ -68,13 +73,21 @@ def run(
             help="Between ticks, 1s to 60s (TALLYSTICK_TICK_INTERVAL).",
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Serve metrics for Prometheus on this port."),
+    ] = None,
+    metrics_address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where metrics are served.")
+    ] = "127.0.0.1",
     as_json: JsonOption = False,
 ) -> Answer:
     """Tick every interval until told to stop.
 
     While there is work the next tick follows at once. SIGTERM or Ctrl-C ends it after the unit in hand.
     """
-    from handlers import shape
+    from handlers import log, shape
+    from handlers.cli.scraping import served
     from handlers.cli.session import session
     from shared import loop
     from shared.jobs import rules
@@ -83,6 +96,8 @@ def run(
     shown: list[str] = [""]
 
     def told(report: Report) -> None:
+        log.told(report)
+        scraped(report)
         item = shape.report(report)
         outcomes[item["outcome"]] += 1
         line = "" if item["job"] else f"{item['outcome']} {item['code']}"
@@ -91,11 +106,19 @@ def run(
             show(item)
         shown[0] = line
 
-    with session() as opened:
+    with ExitStack() as stack:
+        opened = stack.enter_context(session())
         settings = opened.settings
         interval = settings.tick_interval if every is None else rules.within(every, 1, 60, "every")
+        scraped: Callable[[Report], None] = _nobody
+        if metrics_port is not None:
+            scraped = stack.enter_context(served(metrics_port, metrics_address))
         loop.every(_node(opened), _wanted(None), settings.timeout_seconds, interval, told)
     return Answer({"ticks": outcomes.total(), "outcomes": dict(outcomes)})
+
+
+def _nobody(_report: Report) -> None:
+    """Tell nobody: no metrics were asked for."""
 
 
 def show(item: Json) -> None:

@@ -53,8 +53,9 @@ MASKS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
     (r"20[2-9]\d-\d\d-\d\d \d\d:\d\d:\d\d", "<day and UTC  time>"),
     (r"(?<![:0-9] )\b[0-9a-f]{8}\b", "<8 hex.>"),
-    (r'"seconds": [0-9.]+', '"seconds": "<seconds>"'),
-    (r'"(bytes|used_bytes)": [0-9]+', r'"\1": "<bytes>"'),
+    (r'"(seconds|oldest_due_seconds)": [0-9.]+', r'"\1": "<seconds>"'),
+    (r'"(prepare|schedule|claim|read|do|verify|settle)": [0-9.]+', r'"\1": "<seconds>"'),
+    (r'"(bytes|used_bytes|volume_used_bytes)": [0-9]+', r'"\1": "<bytes>"'),
     (r"\b[0-9.]+ s$", "<seconds>"),
     (r"\b[0-9.]+ (B|KiB)\b", lambda match: re.sub("[0-9]", "0", match[0])),
 )
