@@ -153,6 +153,20 @@ class Scene:
         told = self.ask("tick", code=0)
         return str(told["job"]["id"])
 
+    def archived(self, *plan: str) -> str:
+        """Deploy, archive all 45 orders in three batches, and return the job's id."""
+        self.deploy(*plan)
+        return str(self.finishes()["id"])
+
+    def exported(self, table: str, *ddl: str) -> str:
+        """Run statements, export a table with what refers to it, and return the directory."""
+        for statement in ddl:
+            self.sql(statement)
+        directory = str(self.directory / "archive")
+        until = ("--until", "2024-01-01", "--directory", directory)
+        self.ask("archive", "export", table, *until, code=0)
+        return directory
+
     def job(self, job: str) -> Document:
         """Return a job as ``jobs show`` does."""
         return self.ask("jobs", "show", job, code=0).document

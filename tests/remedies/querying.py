@@ -1,0 +1,129 @@
+"""Trouble with queries: what DuckDB is for, and what it will not do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from shared.errors import Code
+from tests.remedies.reading import DEVICES, TOOLS
+from tests.remedies.scene import Scene, Variables, remedy
+
+NAMES = "SELECT name FROM app.tool ORDER BY id"
+
+
+def asked(scene: Scene, query: str, code: int = 2) -> str:
+    """Ask an archive, which must refuse, and return it."""
+    archive = scene.exported("app.tool", *TOOLS)
+    scene.ask("archive", "query", archive, query, code=code)
+    return archive
+
+
+@remedy(Code.QUERY_REFUSED, 1)
+def a_query_wants_to_write(scene: Scene) -> Iterator[Variables]:
+    archive = asked(scene, "DELETE FROM app.tool")
+    yield {"ARCHIVE": archive, "SELECT": NAMES}
+    assert scene.ask("archive", "query", archive, NAMES, code=0)["items"] == [
+        {"name": "saw"},
+        {"name": "file"},
+    ]
+
+
+@remedy(Code.QUERY_REFUSED, 2)
+def two_columns_differ_in_case_alone(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.device", *DEVICES)
+    told = scene.ask("archive", "query", archive, "SELECT 1 FROM app.device", code=2)
+    assert told["params"]["cause"] == "case"
+    yield {"ARCHIVE": archive, "TABLE": "app.device", "COLUMNS": "id,Name"}
+
+
+@remedy(Code.QUERY_FAILED, 1)
+def a_query_names_a_column_that_is_not_there(scene: Scene) -> Iterator[Variables]:
+    archive = asked(scene, "SELECT nam FROM app.tool")
+    yield {"ARCHIVE": archive, "TABLE": "app.tool", "QUERY": NAMES}
+    scene.ask("archive", "query", archive, NAMES, code=0)
+
+
+@remedy(Code.QUERY_FAILED, 2)
+def a_query_asks_for_another_file(scene: Scene) -> Iterator[Variables]:
+    archive = asked(scene, "SELECT * FROM app.tool JOIN '/etc/passwd' ON true")
+    yield {"ARCHIVE": archive, "TABLE": "app.tool"}
+
+
+@remedy(Code.OUTPUT_REFUSED, 1)
+def a_file_lies_where_the_directory_should_be(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.tool", *TOOLS)
+    place = scene.directory / "place"
+    place.write_text("a file")
+    scene.ask("archive", "query", archive, "--to-parquet", str(place), code=2)
+    elsewhere = scene.directory / "elsewhere"
+    yield {"ARCHIVE": archive, "ELSEWHERE": str(elsewhere)}
+    assert (elsewhere / "app.tool.parquet").exists()
+
+
+@remedy(Code.OUTPUT_REFUSED, 2)
+def the_files_are_there_from_before(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.tool", *TOOLS)
+    directory = scene.directory / "parquet"
+    scene.ask("archive", "query", archive, "--to-parquet", str(directory), code=0)
+    told = scene.ask("archive", "query", archive, "--to-parquet", str(directory), code=2)
+    assert told["params"]["cause"] == "exists"
+    yield {"ARCHIVE": archive, "DIRECTORY": str(directory)}
+    assert (directory / "app.tool.parquet").exists()
+    assert (scene.directory / "parquet.earlier" / "app.tool.parquet").exists()
+
+
+def without_duckdb(scene: Scene) -> Path:
+    """Make an environment that has all of this one but DuckDB, and return its directory of programs."""
+    there = scene.directory / "environment-without"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", there], check=True)
+    packages = next(there.glob("lib/python*/site-packages"))
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if "duckdb" not in each.name:
+            (packages / each.name).symlink_to(each)
+    programs = there / "bin"
+    program = programs / "tallystick"
+    program.write_text(f'#!/bin/sh\nexec "{programs}/python" -m handlers.cli "$@"\n')
+    program.chmod(0o700)
+    return programs
+
+
+def wheel_of_duckdb(directory: Path) -> None:
+    """Pack the DuckDB that is installed here into a wheel again."""
+    found = metadata.distribution("duckdb")
+    text = found.read_text("WHEEL") or ""
+    tag = next(line for line in text.splitlines() if line.startswith("Tag: ")).partition(" ")[2]
+    with zipfile.ZipFile(directory / f"duckdb-{found.version}-{tag}.whl", "w") as wheel:
+        for file in found.files or ():
+            if file.suffix != ".pyc" and ".." not in file.parts:
+                wheel.write(str(file.locate()), str(file))
+
+
+@remedy(Code.QUERY_EXTRA_MISSING, 1)
+def duckdb_is_not_installed(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.tool", *TOOLS)
+    programs = without_duckdb(scene)
+    scene.elsewhere(f"{programs}/tallystick", "archive", "query", archive, NAMES, "--json", code=2)
+    wheels = scene.directory / "wheels"
+    wheels.mkdir()
+    wheel_of_duckdb(wheels)
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    yield {"ARCHIVE": archive, "QUERY": NAMES, "PATH": path, **offline}
+    shutil.rmtree(programs.parent)
+
+
+@remedy(Code.QUERY_EXTRA_MISSING, 2)
+def duckdb_is_not_wanted(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.tool", *TOOLS)
+    programs = without_duckdb(scene)
+    scene.elsewhere(f"{programs}/tallystick", "archive", "query", archive, NAMES, "--json", code=2)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    yield {"ARCHIVE": archive, "TABLE": "app.tool", "PART": "saw", "PATH": path}
