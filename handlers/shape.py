@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from shared.doctor.finding import worst
 from shared.messages import words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from shared.archive.survey import Survey
     from shared.chain.verify import ChainReport
     from shared.db.connect import Row
+    from shared.doctor.finding import Finding, Section
     from shared.errors import TallystickError
     from shared.jobs.model import Job
     from shared.jobs.reading import NamedJob
@@ -200,6 +202,48 @@ def survey(found: Survey) -> Json:
             told(str(each.problem), {**about, **each.params}) | {"refuses": each.refuses}
             for each in found.findings
         ],
+    }
+
+
+def examination(sections: Sequence[Section]) -> Json:
+    """Return everything an examination found, subject by subject."""
+    findings = [finding(each) for section in sections for each in section.findings]
+    severities = [item["severity"] for item in findings]
+    return {
+        "findings": findings,
+        "subjects": [
+            {
+                "subject": str(section.subject),
+                "severity": str(section.severity),
+                "skipped_for": str(section.skipped_for) if section.skipped_for else None,
+            }
+            for section in sections
+        ],
+        "counts": {name: severities.count(name) for name in ("info", "warning", "error")},
+        "worst": str(worst(each for section in sections for each in section.findings)),
+    }
+
+
+def finding(found: Finding) -> Json:
+    """Return one finding with its words, and what mends it: a command, or SQL for somebody who may.
+
+    Where it is about a job that met an error, the error is told along.
+    """
+    text = words(found.code, found.params)
+    happened, next_step = text.happened, text.next_step
+    if why_params := found.params.get("error_params"):
+        why = words(found.params["code"], {**found.params, "cause": None, **why_params})
+        happened = f"{happened} {why.happened}"
+        next_step = why.next_step or next_step
+    return {
+        "code": str(found.code),
+        "subject": str(found.subject),
+        "severity": str(found.severity),
+        "params": found.params,
+        "message": happened,
+        "next": next_step,
+        "command": text.command or None,
+        "sql": list(found.sql),
     }
 
 

@@ -110,6 +110,17 @@ class Code(StrEnum):
     RESTORE_CONFLICT = "RESTORE_CONFLICT"
     RESTORE_FAILED = "RESTORE_FAILED"
 
+    # What an examination finds, beside the codes above.
+    GRANT_MISSING = "GRANT_MISSING"
+    SOURCE_STANDBY = "SOURCE_STANDBY"
+    VOLUME_MOUNT = "VOLUME_MOUNT"
+    VOLUME_NEARLY_FULL = "VOLUME_NEARLY_FULL"
+    CLOCK_SKEW = "CLOCK_SKEW"
+    PLAN_OVERDUE = "PLAN_OVERDUE"
+    JOB_STUCK = "JOB_STUCK"
+    LEDGER_DRIFT = "LEDGER_DRIFT"
+    EVENTS_RECENT = "EVENTS_RECENT"
+
 
 class TallystickError(Exception):
     """What every error of ours is: ``code`` and ``params`` (JSON-able, no row values, no secrets)."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.archive import kinds as kinds_file
 from shared.db import migrate
+from shared.doctor.installation import Installation
 from shared.errors import Code, Refused
 from shared.plans.schedule import KnownKind
 from shared.tick import Node
@@ -58,6 +59,30 @@ def node(settings: Settings, control: str) -> Node:
         lease_seconds=settings.lease_seconds,
         writer=writer(),
         database_retries=settings.database_retries,
+    )
+
+
+def installation(settings: Settings, control: str | None) -> Installation:
+    """Return this node's part of the installation, as far as it is configured; None: no database is."""
+    problem = None
+    try:
+        known = kinds(settings)
+    except Refused as refused:
+        known, problem = kinds_file.load(None), refused
+    if control is not None:
+        found = sources(settings, control)
+    elif settings.source_url is not None:
+        found = {"application": settings.source_url.get_secret_value()}
+    else:
+        found = {}
+    return Installation(
+        control_dsn=control,
+        sources=found,
+        kinds=known,
+        kinds_problem=problem,
+        root=settings.archive_root,
+        storage_id=settings.archive_storage_id,
+        volume_max_bytes=settings.archive_max_bytes,
     )
 
 

@@ -11,6 +11,7 @@ from handlers.cli import (
     archive,
     database,
     demo,
+    doctoring,
     drafting,
     explaining,
     jobs,
@@ -52,6 +53,7 @@ for name, group in GROUPS.items():
 app.command("migrate")(database.migrate)
 app.command("tick")(ticking.tick)
 app.command("run")(ticking.run)
+app.command("doctor")(doctoring.doctor)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
 app.command("preview")(drafting.preview)

@@ -15,12 +15,16 @@ from handlers.cli.options import (
     RevisionOption,
 )
 from handlers.cli.values import duration, size
+from shared.errors import Code, Refused
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from handlers.cli.session import Session
     from handlers.shape import Json
+    from shared.plans.schedule import KnownKind
+
+OperationOption = Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")]
 
 app = typer.Typer(help="How often a kind is archived or a volume scanned.", no_args_is_help=True)
 
@@ -67,9 +71,7 @@ def set_(
     *,
     reason: ReasonOption,
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Left out for a scan.")] = None,
-    operation: Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")] = (
-        "archive"
-    ),
+    operation: OperationOption = "archive",
     every: Annotated[
         int | None,
         typer.Option(parser=duration, metavar="TIME", help="Between runs, 1h to 30d (24h)."),
@@ -99,9 +101,7 @@ def set_(
     from handlers.cli.session import session, signed
     from shared.plans import namespaces, planning
 
-    if (kind is None) != (operation == "scan"):
-        problem = "a scan has no KIND" if kind else "KIND is missing (only a scan has none)"
-        raise typer.BadParameter(problem)
+    _require_kind(kind, operation)
     signature = signed(actor, reason, revision)
     with session() as opened:
         owner = namespaces.find(opened.control, namespace)["name"]
@@ -124,32 +124,53 @@ def set_(
 @app.command("sweep")
 @answering
 def sweep(
-    kind: Annotated[str, typer.Argument(metavar="KIND")],
+    *,
     reason: ReasonOption,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Left out for a scan.")] = None,
+    operation: OperationOption = "archive",
     namespace: NamespaceOption = None,
     actor: ActorOption = None,
     revision: RevisionOption = None,
 ) -> Answer:
-    """Make one job over everything in the window, once.
+    """Make one job over everything, once, now.
 
-    It brings in what came late. The plan keeps its scope, and its next job goes on where this one ends.
+    Of a kind, it archives the whole window again and brings in what came late; the plan keeps its scope, and
+    its next job goes on where this one ends. With --operation scan it scans the whole volume.
     """
     from handlers import shape
-    from handlers.cli.kinds import require
     from handlers.cli.session import session, signed
     from shared.jobs import store
-    from shared.plans import namespaces
-    from shared.plans.schedule import KnownKind
-    from shared.plans.sweep import sweep
+    from shared.plans import namespaces, sweep
 
+    _require_kind(kind, operation)
     signature = signed(actor, reason, revision)
     with session() as opened:
         owner = namespaces.find(opened.control, namespace)["name"]
-        named = require(opened, kind, owner)
-        known = KnownKind(named.name, named.only_namespace, named.definition)
-        item = shape.job(store.get(opened.control, sweep(opened.control, owner, known, signature)))
-    text = f"Job {item['id']} archives everything in the window of {owner}/{kind} once more."
-    return Answer(item, lambda out: out.print(text, soft_wrap=True))
+        if kind is None:
+            storage_id = opened.settings.archive_storage_id
+            if storage_id is None:
+                raise Refused(Code.VOLUME_NOT_CONFIGURED)
+            job = sweep.sweep_volume(opened.control, owner, storage_id, signature)
+            text = "scans the whole volume"
+        else:
+            job = sweep.sweep(opened.control, owner, _known(opened, kind, owner), signature)
+            text = f"archives everything in the window of {owner}/{kind} once more"
+        item = shape.job(store.get(opened.control, job))
+    return Answer(item, lambda out: out.print(f"Job {item['id']} {text}.", soft_wrap=True))
+
+
+def _require_kind(kind: str | None, operation: str) -> None:
+    if (kind is None) != (operation == "scan"):
+        problem = "a scan has no KIND" if kind else "KIND is missing (only a scan has none)"
+        raise typer.BadParameter(problem)
+
+
+def _known(opened: Session, kind: str, owner: str) -> KnownKind:
+    from handlers.cli.kinds import require
+    from shared.plans.schedule import KnownKind
+
+    named = require(opened, kind, owner)
+    return KnownKind(named.name, named.only_namespace, named.definition)
 
 
 def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | None) -> None:

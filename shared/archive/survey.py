@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from psycopg import sql
@@ -79,15 +80,17 @@ def roots_there(connection: psycopg.Connection[Row], kinds: Iterable[NamedKind])
     return {name: found[root] for name, root in roots.items()}
 
 
-def survey(source: SourceConnection, kind: NamedKind) -> Survey:
+def survey(
+    source: SourceConnection, kind: NamedKind, *, seconds: float = STATEMENT_SECONDS
+) -> Survey:
     """Hold a kind against its tables, its conditions included, and return everything found.
 
-    Raises ``Trouble`` when the database cannot be asked.
+    ``seconds`` bounds each statement. Raises ``Trouble`` when the database cannot be asked.
     """
     connection = source.open()
     definition = kind.definition
     with snapshot(
-        connection, tables_of(definition), name=READER, seconds=STATEMENT_SECONDS, lock=False
+        connection, tables_of(definition), name=READER, seconds=seconds, lock=False
     ) as facts:
         shape, findings = examine(definition, facts)
         there = bool(facts[0].row["found"])
@@ -95,35 +98,42 @@ def survey(source: SourceConnection, kind: NamedKind) -> Survey:
     if there and visible is not None and not visible["sees"]:
         findings += (Finding(Problem.ACTIVITY_HIDDEN),)
     if shape is not None:
-        findings += _queries(connection, shape) + _time_zone(connection, definition["time_zone"])
+        findings += _queries(connection, shape, seconds)
+        findings += _time_zone(connection, definition["time_zone"], seconds)
     return Survey(kind, there, findings)
 
 
-def _queries(connection: psycopg.Connection[Row], shape: Shape) -> tuple[Finding, ...]:
+def _queries(
+    connection: psycopg.Connection[Row], shape: Shape, seconds: float
+) -> tuple[Finding, ...]:
     """Have the server plan each query of a page and read no row, the words of the deployment included."""
     opening = _opening(shape)
-    tried = [
-        _tried(connection, Problem.WHERE_INVALID, shape.tables[0], root_select(opening, None, 0))
-    ]
+    tried_on = partial(_tried, connection, seconds)
+    root = root_select(opening, None, 0)
+    tried = [tried_on(Problem.WHERE_INVALID, shape.tables[0], root)]
     for index, relation in enumerate(shape.relations[1:], start=1):
         table, found = relation.table, None
         if relation.where is not None:
             own = sql.SQL("SELECT 1 FROM {} AS c WHERE (\n{}\n)").format(
                 sql.Identifier(table.schema, table.name), sql.SQL(relation.where)
             )
-            found = _tried(connection, Problem.WHERE_INVALID, table, own)
+            found = tried_on(Problem.WHERE_INVALID, table, own)
         if found is None and tried[0] is None:
             joined = related_select(opening, index, None, None)
-            found = _tried(connection, Problem.JOIN_INVALID, table, joined)
+            found = tried_on(Problem.JOIN_INVALID, table, joined)
         tried.append(found)
     return tuple(finding for finding in tried if finding is not None)
 
 
 def _tried(
-    connection: psycopg.Connection[Row], problem: Problem, table: Table, query: sql.Composed
+    connection: psycopg.Connection[Row],
+    seconds: float,
+    problem: Problem,
+    table: Table,
+    query: sql.Composed,
 ) -> Finding | None:
     try:
-        with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
+        with snapshot(connection, [], name=READER, seconds=seconds, lock=False):
             # Copied, as a page is: what a query may hold and COPY may not would show here.
             for _ in copied(
                 connection, sql.SQL("COPY ({} LIMIT 0) TO STDOUT").format(_whole(query))
@@ -135,10 +145,12 @@ def _tried(
     return None
 
 
-def _time_zone(connection: psycopg.Connection[Row], name: str) -> tuple[Finding, ...]:
+def _time_zone(
+    connection: psycopg.Connection[Row], name: str, seconds: float
+) -> tuple[Finding, ...]:
     query = sql.SQL("COPY (SELECT now() AT TIME ZONE {}) TO STDOUT").format(sql.Literal(name))
     try:
-        with snapshot(connection, [], name=READER, seconds=STATEMENT_SECONDS, lock=False):
+        with snapshot(connection, [], name=READER, seconds=seconds, lock=False):
             for _ in copied(connection, query):
                 pass
     except Verdict:

@@ -60,7 +60,7 @@ def check(dsn: str) -> Schema:
             "SELECT to_regclass('tallystick.migration') AS found"
         ).fetchone()
         known = _applied(connection) if present and present["found"] else {}
-    return _compare(known)
+    return compare(known)
 
 
 def migrate(dsn: str) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def migrate(dsn: str) -> tuple[int, ...]:
         for migration in migrations():
             with connection.transaction():
                 _lock(connection)
-                if migration.version in _compare(_applied(connection)).pending:
+                if migration.version in compare(_applied(connection)).pending:
                     connection.execute(migration.text.encode())
                     connection.execute(
                         "INSERT INTO tallystick.migration (version, name, digest) VALUES (%s, %s, %s)",
@@ -123,7 +123,11 @@ def _applied(connection: psycopg.Connection[dict[str, object]]) -> dict[int, str
     return {int(str(row["version"])): str(row["digest"]) for row in rows}
 
 
-def _compare(applied: dict[int, str]) -> Schema:
+def compare(applied: dict[int, str]) -> Schema:
+    """Hold the digests a database recorded, by version, against this program's migrations.
+
+    Raises ``Refused`` as ``check`` does.
+    """
     ours = {migration.version: migration for migration in migrations()}
     if newer := sorted(set(applied) - set(ours)):
         raise Refused(Code.SCHEMA_NEWER, database=newer[-1], program=max(ours))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.messages.catalogue import Entry, entry
-from shared.messages.template import fill
+from shared.messages.template import fill, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +17,11 @@ PROBLEMS_TOLD = 20
 
 @dataclass(frozen=True)
 class Words:
-    """What happened, to what; and what to do next."""
+    """What happened, to what; what to do next; and the one command that does it, where one does."""
 
     happened: str
     next_step: str
+    command: str = ""
 
 
 def words(code: str, params: Mapping[str, object], language: str = "en") -> Words:
@@ -35,7 +36,7 @@ def words(code: str, params: Mapping[str, object], language: str = "en") -> Word
     problems = params.get("problems")
     if isinstance(problems, list | tuple):
         happened = "\n".join([happened, *_problems(str(code), problems, language)])
-    return Words(happened, fill(found.next_step, params))
+    return Words(happened, fill(found.next_step, params), _command(found.command, params))
 
 
 def _found(code: str, cause: object, language: str) -> Entry:
@@ -48,6 +49,13 @@ def _found(code: str, cause: object, language: str) -> Entry:
     if reason := entry(language, cause):
         return Entry(f"{general.happened} {reason.happened}", reason.next_step or general.next_step)
     return general
+
+
+def _command(template: str, params: Mapping[str, object]) -> str:
+    """Return a command that can be run as it is; "" where a part of it is not known."""
+    needed, _ = names(template)
+    known = all(params.get(name) not in (None, "") for name in needed)
+    return fill(template, params) if known else ""
 
 
 def _problems(code: str, problems: Sequence[object], language: str) -> list[str]:

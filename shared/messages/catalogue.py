@@ -10,10 +10,11 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Entry:
-    """Two templates: what happened, and what to do next ("" where there is nothing to do)."""
+    """Templates: what happened, what to do next, and the command that does it ("" where there is none)."""
 
     happened: str
     next_step: str
+    command: str = ""
 
 
 def entry(language: str, key: str) -> Entry | None:
@@ -28,4 +29,7 @@ def entries(language: str) -> dict[str, Entry]:
     if not file.is_file():
         raise LookupError(language)
     read = tomllib.loads(file.read_text("utf-8"))
-    return {key: Entry(value["happened"], value.get("next", "")) for key, value in read.items()}
+    return {
+        key: Entry(value["happened"], value.get("next", ""), value.get("command", ""))
+        for key, value in read.items()
+    }

@@ -1,13 +1,14 @@
 """Templates of messages: names in braces, parts that may be left out in brackets.
 
 ``{name}`` is a parameter, ``{name:bytes}`` a size and ``{name:seconds}`` a time for people,
-``{name|ID}`` one with a placeholder for when it is not known. A part in ``[brackets]`` is left out
-when a parameter it names is not there.
+``{name:shell}`` one word of a command, ``{name|ID}`` a parameter with a placeholder for when it is not
+known. A part in ``[brackets]`` is left out when a parameter it names is not there.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _value(match: re.Match[str], params: Mapping[str, object]) -> str:
         return size_text(value)
     if form == "seconds" and isinstance(value, int | float):
         return seconds_text(value)
+    if form == "shell":
+        return shlex.quote(str(value))
     return _text(value)
 
 

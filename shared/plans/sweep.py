@@ -1,4 +1,4 @@
-"""One job over everything in the window again, once: it brings in what came late."""
+"""One job over everything, once and now: a whole window again, with what came late, or a whole volume."""
 
 from __future__ import annotations
 
@@ -28,13 +28,32 @@ def sweep(control: Database, namespace: str, kind: KnownKind, signature: Signatu
     The plan keeps its scope and its slot, and its next job goes on where this one ends. Raises ``Refused``
     without an enabled plan and policy, while a job is open, or for a stale revision.
     """
+    wanted = planning.PlanChange("archive", kind.kind, storage_id=None)
+    return _swept(control, namespace, wanted, [kind], signature)
+
+
+def sweep_volume(control: Database, namespace: str, storage_id: str, signature: Signature) -> UUID:
+    """Make one job that scans a volume from its first name to its last, now, and return its id.
+
+    Raises ``Refused`` as ``sweep`` does.
+    """
+    wanted = planning.PlanChange("scan", None, storage_id)
+    return _swept(control, namespace, wanted, [], signature)
+
+
+def _swept(
+    control: Database,
+    namespace: str,
+    wanted: planning.PlanChange,
+    kinds: list[KnownKind],
+    signature: Signature,
+) -> UUID:
     with control.transaction() as connection:
         owner = namespaces.lock(connection, namespace)
-        wanted = planning.PlanChange("archive", kind.kind, storage_id=None)
         plan = planning.locked(connection, owner["id"], wanted)
-        _check(connection, owner, kind.kind, plan, signature)
+        _check(connection, owner, wanted.kind, plan, signature)
         assert plan is not None  # noqa: S101 - checked
-        job = _scheduled(connection, plan, kind)
+        job = _scheduled(connection, plan, kinds)
         change = Change("sweep", "plan", str(plan["id"]), owner["id"], plan, {"job": str(job)})
         record(connection, signature, change)
     return job
@@ -43,20 +62,29 @@ def sweep(control: Database, namespace: str, kind: KnownKind, signature: Signatu
 def _check(
     connection: psycopg.Connection[Row],
     owner: Row,
-    kind: str,
+    kind: str | None,
     plan: Row | None,
     signature: Signature,
 ) -> None:
-    """Refuse by name whatever scheduling would pass over in silence."""
+    """Refuse by name whatever scheduling would pass over in silence; a scan has no kind and no policy."""
     if plan is None:
-        raise Refused(Code.PLAN_MISSING, kind=kind)
+        raise (
+            Refused(Code.PLAN_MISSING, kind=kind)
+            if kind
+            else Refused(Code.PLAN_MISSING, cause="scan")
+        )
     namespaces.seen(plan, signature)
     if plan["has_open_job"]:
-        raise Refused(Code.JOB_OPEN, cause="sweep", kind=kind)
+        raise Refused(Code.JOB_OPEN, cause="sweep", kind=kind or plan["operation"])
     if not plan["enabled"]:
+        if kind is None:
+            raise Refused(Code.PLAN_DISABLED, cause="scan")
         raise Refused(Code.PLAN_DISABLED, kind=kind)
     if not owner["enabled"]:
-        raise Refused(Code.PLAN_DISABLED, cause="namespace", kind=kind, namespace=owner["name"])
+        about = kind or plan["operation"]
+        raise Refused(Code.PLAN_DISABLED, cause="namespace", kind=about, namespace=owner["name"])
+    if kind is None:
+        return
     policy = policies.current(connection, owner["id"], kind)
     if policy is None or not policy["enabled"]:
         raise Refused(Code.POLICY_DISABLED, kind=kind)
@@ -64,18 +92,18 @@ def _check(
         raise Refused(Code.PLAN_DISABLED, cause="policy-moved", kind=kind)
 
 
-def _scheduled(connection: psycopg.Connection[Row], plan: Row, kind: KnownKind) -> UUID:
+def _scheduled(connection: psycopg.Connection[Row], plan: Row, kinds: list[KnownKind]) -> UUID:
     """Have scheduling make the job, as if the plan were due and had the scope ``all``.
 
     Nobody else ever sees it so: it is lent and given back in one transaction, under the plan's lock.
     """
     borrow = statement("shared.plans", "borrow_plan")
     connection.execute(borrow, {"plan_id": plan["id"], "scope": "all", "next_run_at": FIRST})
-    params = asked([kind], ["archive"], plans_max=1)
+    params = asked(kinds, [plan["operation"]], plans_max=1)
     row = connection.execute(statement("shared.plans", "schedule"), params).fetchone()
     own = {name: plan[name] for name in ("scope", "next_run_at")}
     connection.execute(borrow, {"plan_id": plan["id"], **own})
     if row is None or row["id"] is None:
-        raise Refused(Code.PLAN_DISABLED, kind=kind.kind)
+        raise Refused(Code.PLAN_DISABLED, kind=plan["kind"] or plan["operation"])
     found: UUID = row["id"]
     return found

@@ -148,10 +148,10 @@ def walk(
 def _root(volume: Volume) -> Seen:
     total = 0
     with storage_errors():
-        total += sum(_sizes(volume.fd, (MARKER, LOCK)).values())
+        total += sum(file_sizes(volume.fd, (MARKER, LOCK)).values())
         for name in (TEMP, EVIDENCE):
             with opened_directory(volume.fd, name) as directory:
-                total += sum(_sizes(directory, names_in(directory)).values())
+                total += sum(file_sizes(directory, names_in(directory)).values())
     return Seen(ROOT, present=True, whole=True, bytes=total)
 
 
@@ -175,7 +175,7 @@ def _job(
     directory: int, name: str, position: Position | None, budget: _Budget
 ) -> tuple[Seen, Position | None]:
     names = names_in(directory)
-    sizes = _sizes(directory, names)
+    sizes = file_sizes(directory, names)
     foreign = [shown(each) for each in names if each not in sizes or not _is_ours(each)]
     seen = _Chain(directory, sizes)
     seen.walk(position, budget)
@@ -255,7 +255,7 @@ def _is_ours(name: str) -> bool:
     return name == MANIFEST_NAME or file_number(name) is not None
 
 
-def _sizes(directory: int, names: Iterable[str]) -> dict[str, int]:
+def file_sizes(directory: int, names: Iterable[str]) -> dict[str, int]:
     """Return the sizes of those entries that are regular files."""
     found = {}
     for name in names:

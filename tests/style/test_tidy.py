@@ -20,7 +20,18 @@ FORBIDDEN_MODULES = {"utils", "util", "helpers", "common", "base", "types", "man
 # The listing is the architecture: what stands at the root of shared is decided, not grown.
 SHARED_MODULES = {"clock", "errors", "loop", "metrics", "settings", "tick", "wiring"}
 SHARED_PACKAGES = {
-    *("archive", "catalog", "chain", "db", "jobs", "messages", "operations", "plans", "recovery"),
+    *(
+        "archive",
+        "catalog",
+        "chain",
+        "db",
+        "doctor",
+        "jobs",
+        "messages",
+        "operations",
+        "plans",
+        "recovery",
+    ),
     *("restore", "volume"),
 }
 

@@ -179,10 +179,14 @@ def _command(path: list[str]) -> Any:  # noqa: ANN401 - Typer's own command clas
 @pytest.mark.parametrize("key", sorted(entries("en")))
 def test_every_command_a_text_names_is_there(key: str) -> None:
     found = entries("en")[key]
-    for quoted in re.findall(r"`tallystick ([^`]*)`", found.happened + found.next_step):
+    commands = re.findall(r"`tallystick ([^`]*)`", found.happened + found.next_step)
+    commands += re.findall(r"tallystick ((?:[^&']|'[^']*')*)", found.command)
+    for quoted in commands:
         text = fill(quoted, {})
         command = _command(text.split())
-        options = {option for each in command.params for option in each.opts}
+        options = {
+            option for each in command.params for option in (*each.opts, *each.secondary_opts)
+        }
         assert set(re.findall(r"--[a-z0-9-]+", text)) <= options, text
 
 

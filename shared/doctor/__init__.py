@@ -1,0 +1,1 @@
+"""What is wrong with an installation, found by looking and changing nothing, with what mends each thing."""

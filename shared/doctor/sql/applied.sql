@@ -1,0 +1,1 @@
+SELECT version, digest FROM tallystick.migration ORDER BY version
