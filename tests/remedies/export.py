@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shared.errors import Code
 from tests.remedies.scene import Scene, Variables, remedy
+from tests.remedies.source import NOWHERE
 from tests.remedies.storage import BULKY, small_disk
 
 UNTIL = ("--until", "2021-01-01")
@@ -70,3 +71,41 @@ def a_file_of_an_unfinished_export_is_damaged(scene: Scene) -> Iterator[Variable
     scene.ask(*export(scene, there), code=1)
     yield {**variables(there), "COPY": str(copy), "FILE": spoilt.name}
     scene.ask("archive", "verify", str(there), "--require-final", code=0)
+
+
+@remedy(Code.SOURCE_FAILED, 1)
+def the_url_of_the_source_leads_nowhere(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    there = scene.directory / "there"
+    scene.setenv(SOURCE_URL=NOWHERE)
+    assert scene.ask(*export(scene, there), code=1)["params"]["cause"] == "unreachable"
+    yield {"SOURCE": scene.database, **variables(there)}
+    scene.ask("archive", "verify", str(there), "--require-final", code=0)
+
+
+@remedy(Code.SOURCE_FAILED, 2)
+def the_user_of_the_source_may_not_read(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    there = scene.directory / "there"
+    with scene.role() as role:
+        scene.sql(f"GRANT USAGE ON SCHEMA app TO {role}")
+        scene.sql(f"GRANT SELECT ON app.orders TO {role}")
+        scene.setenv(SOURCE_URL=scene.url(role=role))
+        scene.ask(*export(scene, there), code=1)
+        grant = {"OWNER": scene.database, "TABLE": "app.line", "ROLE": role}
+        yield {**grant, **variables(there)}
+        scene.ask("archive", "verify", str(there), "--require-final", code=0)
+
+
+@remedy(Code.SOURCE_FAILED, 3)
+def the_table_was_altered_since_the_export_began(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    there, new = scene.directory / "there", scene.directory / "new"
+    scene.ask(*export(scene, there, "--batch-size", "20"), code=0)
+    # As if it had been interrupted before its last batch.
+    (there / "000003.sql.zst").unlink()
+    scene.sql("ALTER TABLE app.orders ADD COLUMN paid boolean")
+    assert scene.ask(*export(scene, there), code=1)["params"]["cause"] == "manifest"
+    yield {**variables(there), "NEW": str(new)}
+    scene.ask("archive", "verify", str(new), "--require-final", code=0)
+    scene.ask("archive", "verify", str(there), code=0)

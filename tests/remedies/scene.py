@@ -139,13 +139,17 @@ class Scene:
         """Run one statement in the database."""
         return rows(self.database, statement, *params)
 
-    def deploy(self, *plan: str) -> None:
-        """Set up 45 old orders with two lines each, and a plan for them with batches of 20."""
+    def deploy(self, *plan: str, kind: str | None = "orders") -> None:
+        """Set up 45 old orders with two lines each, and a plan for them with batches of 20.
+
+        Without a ``kind`` there is neither plan nor policy.
+        """
         deployed(self.shell, self.database, self.root, self.monkeypatch.setenv)
         self.kinds.write_text(KINDS)
         self.setenv(KINDS_FILE=self.kinds)
-        self.do("policy", "set", "orders", "--after", "365d")
-        self.do("plan", "set", "orders", "--batch-size", "20", "--enable", *plan)
+        if kind is not None:
+            self.do("policy", "set", kind, "--after", "365d")
+            self.do("plan", "set", kind, "--batch-size", "20", "--enable", *plan)
 
     def in_mid_job(self, *plan: str) -> str:
         """Deploy, let one tick settle the first of three batches, and return the job's id."""
