@@ -88,14 +88,15 @@ def a_plan(
     kind: str | None,
     storage_id: str | None,
     namespace: str = "default",
+    operation: str | None = None,
     **changes: Any,  # noqa: ANN401 - the members of PlanChange
 ) -> Row:
     """Set an enabled plan (of a scan when ``kind`` is None), with a policy if it has none yet."""
     known = {(row["namespace"], row["kind"]) for row in policies.listed(control)}
     if kind is not None and (namespace, kind) not in known:
         a_policy(control, kind, namespace)
-    operation = "scan" if kind is None else "archive"
-    wanted = PlanChange(operation, kind, storage_id, **({"enabled": True} | changes))
+    named = operation or ("scan" if kind is None else "archive")
+    wanted = PlanChange(named, kind, storage_id, **({"enabled": True} | changes))
     return planning.put(control, namespace, wanted, SIGNED)
 
 

@@ -1,4 +1,4 @@
-"""``plan``: how often and how a kind is archived, or a volume scanned."""
+"""``plan``: how often and how a kind is archived, a volume scanned, or history pruned."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from handlers.shape import Json
     from shared.plans.schedule import KnownKind
 
-OperationOption = Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")]
+OperationOption = Annotated[Literal["archive", "scan", "prune"], typer.Option(help="What is done.")]
+SweptOption = Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")]
 
-app = typer.Typer(help="How often a kind is archived or a volume scanned.", no_args_is_help=True)
+app = typer.Typer(
+    help="How often a kind is archived, a volume scanned, or history pruned.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -70,14 +73,19 @@ def list_(namespace: NamespaceOption = None) -> Answer:
 def set_(
     *,
     reason: ReasonOption,
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Left out for a scan.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="Of an archive; the others have none.")
+    ] = None,
     operation: OperationOption = "archive",
     every: Annotated[
         int | None,
         typer.Option(parser=duration, metavar="TIME", help="Between runs, 1h to 30d (24h)."),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Roots, or files of a scan, at a time, 1 to 100000 (1000).")
+        int | None,
+        typer.Option(
+            help="Roots (archive), files (scan), rows (prune) at a time, 1 to 100000 (1000)."
+        ),
     ] = None,
     max_bytes: Annotated[
         int | None,
@@ -94,8 +102,8 @@ def set_(
 ) -> Answer:
     """Make or change a plan, bound to its policy as it is.
 
-    What is left out stays as it is. A scan has one plan per volume: leave KIND out and give
-    --operation scan.
+    What is left out stays as it is. A scan has one plan per volume, a prune one per namespace: leave
+    KIND out and give --operation.
     """
     from handlers import shape
     from handlers.cli.session import session, signed
@@ -127,7 +135,7 @@ def sweep(
     *,
     reason: ReasonOption,
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Left out for a scan.")] = None,
-    operation: OperationOption = "archive",
+    operation: SweptOption = "archive",
     namespace: NamespaceOption = None,
     actor: ActorOption = None,
     revision: RevisionOption = None,
@@ -160,8 +168,8 @@ def sweep(
 
 
 def _require_kind(kind: str | None, operation: str) -> None:
-    if (kind is None) != (operation == "scan"):
-        problem = "a scan has no KIND" if kind else "KIND is missing (only a scan has none)"
+    if (kind is None) != (operation != "archive"):
+        problem = f"a {operation} has no KIND" if kind else "KIND is missing (an archive has one)"
         raise typer.BadParameter(problem)
 
 

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from handlers.shape import Json
     from shared.tick import Node, Report, Wanted
 
+# What a unit of an operation is called, and what its number counts.
+COUNTED = {
+    "archive": ("batch", "roots"),
+    "scan": ("step", "files"),
+    "prune": ("file", "rows removed"),
+}
 COLOURS = {"failed": "red", "paused": "yellow", "waiting": "yellow", "finished": "green"}
 
 
@@ -25,7 +31,7 @@ COLOURS = {"failed": "red", "paused": "yellow", "waiting": "yellow", "finished":
 def tick(
     operation: Annotated[
         str | None,
-        typer.Argument(metavar="OPERATION", help="archive or scan; any when left out."),
+        typer.Argument(metavar="OPERATION", help="archive, scan or prune; any when left out."),
     ] = None,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Go on until nothing is due.")
@@ -148,9 +154,9 @@ def line(item: Json) -> str:
     if item["code"]:
         parts.append(item["code"])
     else:
-        scan = job["operation"] == "scan"
-        parts.append(f"{'step' if scan else 'batch'} {item['seq']}")
-        parts.append(f"{item['roots']} {'files' if scan else 'roots'}")
+        step, counted = COUNTED.get(job["operation"], COUNTED["archive"])
+        parts.append(f"{step} {item['seq']}")
+        parts.append(f"{item['roots']} {counted}")
         parts.append(size_text(item["bytes"]))
     if item["reclaimed"]:
         parts.append("taken over")

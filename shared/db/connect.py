@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from shared.errors import Code, Passing, Refused, Uncertain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from shared.clock import Deadline
 
@@ -101,10 +101,16 @@ class Database:
         self._connection: psycopg.Connection[Row] | None = None
 
     def transact(
-        self, statement: str, params: Mapping[str, object], *, repeatable: bool = False
+        self,
+        statement: str,
+        params: Mapping[str, object],
+        *,
+        repeatable: bool = False,
+        settings: Sequence[str] = (),
     ) -> list[Row]:
         """Run one statement as one transaction in one round trip and return its rows.
 
+        ``settings`` are SET LOCAL statements that hold for this transaction.
         ``repeatable`` says that running the statement twice is the same as once, so a lost
         connection is answered by running it again. Raises ``Passing`` when the database cannot be
         reached or stays contended, ``Uncertain`` when the answer to a statement that is not
@@ -116,7 +122,7 @@ class Database:
             if connection is None:
                 continue
             try:
-                return _one_round_trip(connection, statement, params)
+                return _one_round_trip(connection, (*LIMITS, *settings), statement, params)
             except psycopg.Error as error:
                 lost = was_lost(error)
                 if lost:
@@ -202,12 +208,15 @@ def refuse(error: psycopg.Error) -> None:
 
 
 def _one_round_trip(
-    connection: psycopg.Connection[Row], statement: str, params: Mapping[str, object]
+    connection: psycopg.Connection[Row],
+    settings: Sequence[str],
+    statement: str,
+    params: Mapping[str, object],
 ) -> list[Row]:
     with connection.pipeline():
         connection.execute(BEGIN)
-        for limit in LIMITS:
-            connection.execute(limit)
+        for setting in settings:
+            connection.execute(setting)
         cursor = connection.execute(statement, params)
         connection.execute("COMMIT")
     # The results arrive with the end of the pipeline.

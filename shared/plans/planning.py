@@ -1,4 +1,4 @@
-"""Plans: how often and how a kind is archived or a volume scanned."""
+"""Plans: how often and how a kind is archived, a volume scanned, or history pruned."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ DEFAULTS = {
 class PlanChange:
     """What a plan shall be; None leaves a value as it is or takes the default.
 
-    ``kind`` is None for a scan, which has one plan per volume. ``storage_id`` is the volume of the node
-    that asks; an existing plan keeps its own when None.
+    ``kind`` is None for a scan, which has one plan per volume, and for a prune, which has one per
+    namespace. ``storage_id`` is the volume of the node that asks; an existing plan keeps its own when None.
     """
 
     operation: str

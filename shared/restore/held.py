@@ -92,7 +92,7 @@ def linked_files(place: Place) -> Links:
             with named(path, file_name(len(digests))):
                 if seq != len(digests):
                     raise Broken(Reason.FILE_MISSING, found=seq)
-                digests.append(_linked(batch_chunks(directory, seq), digests[-1]))
+                digests.append(linked(batch_chunks(directory, seq), digests[-1]))
     last = len(digests) - 1
     if place.expected is not None:
         with named(path, file_name(last) if last else MANIFEST_NAME):
@@ -143,8 +143,8 @@ def held(
         yield Held(path, manifest, proof.sha256, after, copy)
 
 
-def _linked(chunks: Iterator[bytes], expected: str) -> str:
-    """Return the digest of a batch file whose first line names the file before it."""
+def linked(chunks: Iterator[bytes], expected: str) -> str:
+    """Return the digest of a batch file whose first line names the file before it; else raise ``Broken``."""
     digest = hashlib.sha256()
 
     def hashed() -> Iterator[bytes]:

@@ -44,6 +44,7 @@ class Recorded:
     state: str | None
     batches: int
     reserved: int
+    last_sha256: str | None
     units: dict[int, str]
 
     @classmethod
@@ -67,8 +68,17 @@ class Recorded:
             state=row["state"],
             batches=row["batches"] or 0,
             reserved=row["reserved"] or 0,
+            last_sha256=row["last_sha256"],
             units={int(seq): sha256 for seq, sha256 in (row["units"] or {}).items()},
         )
+
+    def confirmed(self, seq: int) -> str | None:
+        """Return the digest that was confirmed for a position; None where only the chain tells.
+
+        The units of a job may have been archived and removed. What is left is its tail, and a chain that
+        verified up to there and ends in it has no file that is not the one confirmed.
+        """
+        return self.units.get(seq) or (self.last_sha256 if seq == self.batches else None)
 
     @property
     def leftover(self) -> UUID | None:
@@ -105,7 +115,7 @@ def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
     findings: list[Finding] = [
         (Sighting.DIGEST_DIFFERS, where | {"file": file_name(seq), "found": sha256})
         for seq, sha256 in seen.verified
-        if seq <= recorded.batches and recorded.units.get(seq) != sha256
+        if seq <= recorded.batches and recorded.confirmed(seq) not in (None, sha256)
     ]
     findings += [
         (Sighting.UNRECORDED_FILE, where | {"file": file_name(seq)})

@@ -96,7 +96,7 @@ def plan(
     days: int = 365,
     **changes: Any,  # noqa: ANN401 - the members of PlanChange
 ) -> None:
-    """Put a policy and a plan in force; without a kind, the plan scans the volume."""
+    """Put a policy and a plan in force; without a kind, it is a scan's or a prune's."""
     with closing(control(here.control)) as db:
         if kind:
             worlds.a_policy(db, kind, namespace, after_days=days)

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from shared.archive.kinds import builtin
 from shared.errors import Code, TallystickError
 from shared.jobs.model import Ending, Job, State
 from shared.jobs.rules import Action
@@ -35,6 +36,7 @@ from tests.operations.stage import (
     ended,
     event_types,
     events,
+    execute,
     expire,
     gate,
     jobs,
@@ -48,7 +50,7 @@ from tests.operations.stage import (
     units,
     wait_for,
 )
-from tests.worlds import rows
+from tests.worlds import known, rows
 
 KINDS = """
 [kinds.notes]
@@ -63,6 +65,13 @@ DDL = (
     "INSERT INTO line SELECT id, 'l' || n FROM note, generate_series(1, 2) AS n",
 )
 UNITS = 3
+RECEIPTS = """
+INSERT INTO tallystick.receipt (namespace_id, path, key, body_sha256, status, created_at)
+SELECT namespace.id, '/jobs', key, repeat('a', 64), 200, clock_timestamp() - age
+FROM tallystick.namespace,
+     (SELECT 'old ' || n, make_interval(days => 100 + n) FROM generate_series(1, 6) AS n
+      UNION ALL VALUES ('young', interval '1 day')) AS receipt (key, age)
+"""
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,34 @@ def scan(database: str, root: Path) -> Play:
     return Play(play.here, "scan", "tallystick.unit", proven)
 
 
-WORLDS: dict[str, Callable[[str, Path], Play]] = {"archive": archive, "scan": scan}
+def prune(database: str, root: Path) -> Play:
+    here = stage(database, root, "").changed(kinds=known(builtin()))
+    execute(database, RECEIPTS)
+    plan(here, "idempotency", batch_size=2, days=30)
+    here.until_idle()
+    plan(here, "idempotency", days=30, enabled=False)
+    plan(here, None, operation="prune", batch_size=1)
+    before = snapshot_of(root)
+
+    def proven(here: Stage, job: Job) -> None:
+        assert snapshot_of(here.root) == before
+        assert rows(here.control, "SELECT key FROM tallystick.receipt ORDER BY key") == [
+            {"key": "young"}
+        ]
+        found = [unit["evidence"] for unit in units(here, job)]
+        assert [each["rows"] for each in found] == [{"tallystick.receipt": 2}] * UNITS
+        assert all(each["kept"] == {} for each in found)
+        gone = rows(here.control, "SELECT kind, roots FROM tallystick.pruned")
+        assert gone == [{"kind": "idempotency", "roots": 2 * UNITS}]
+
+    return Play(here, "prune", "tallystick.receipt", proven)
+
+
+WORLDS: dict[str, Callable[[str, Path], Play]] = {
+    "archive": archive,
+    "scan": scan,
+    "prune": prune,
+}
 
 
 def snapshot_of(root: Path) -> dict[str, int]:

@@ -45,15 +45,18 @@ WITH kinds AS (
                'cutoff_at', to_char((clock_timestamp() - make_interval(hours => 24 * policies.after_days))
                                     AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                'after', CASE WHEN due.scope = 'new' THEN ended.cursor END,
-               'archived_before', CASE WHEN due.scope = 'new' THEN coalesce(ended.roots, 0) ELSE 0 END,
+               'archived_before', CASE WHEN due.scope = 'new' THEN coalesce(ended.roots - pruned.since, 0) ELSE 0 END,
+               'pruned_before', pruned.roots,
                'previous', previous.link)
+           WHEN 'prune' THEN jsonb_build_object('from', stood.checkpoint, 'given_up', stood.given_up)
            ELSE '{}' END
     FROM due
     LEFT JOIN policies ON policies.namespace_id = due.namespace_id AND policies.kind = due.kind
     LEFT JOIN kinds ON kinds.kind = due.kind
     LEFT JOIN LATERAL (
         SELECT job.checkpoint -> 'cursor' AS cursor,
-               (job.input ->> 'archived_before')::bigint + job.roots AS roots
+               (job.input ->> 'archived_before')::bigint + job.roots AS roots,
+               coalesce((job.input ->> 'pruned_before')::bigint, 0) AS pruned_before
         FROM tallystick.job
         WHERE job.plan_id = due.id AND job.state = 'SUCCEEDED'
           AND job.input -> 'definition' = kinds.definition
@@ -68,6 +71,24 @@ WITH kinds AS (
         WHERE job.plan_id = due.id AND job.closed_at IS NOT NULL AND job.last_sha256 IS NOT NULL
         ORDER BY job.closed_at DESC, job.id LIMIT 1
     ) AS previous ON true
+    -- What was removed since that job was made is no longer there to be counted.
+    LEFT JOIN LATERAL (
+        SELECT coalesce(max(gone.roots), 0) AS roots,
+               coalesce(max(gone.roots), 0) - coalesce(ended.pruned_before, 0) AS since
+        FROM tallystick.pruned AS gone
+        WHERE gone.namespace_id = due.namespace_id AND gone.kind = due.kind
+    ) AS pruned ON true
+    -- Pruning goes on where it ended on this volume. A file that an operator gave up as damaged, by
+    -- abandoning the job it had failed, is passed over.
+    LEFT JOIN LATERAL (
+        SELECT coalesce(job.checkpoint, job.input -> 'from') AS checkpoint,
+               CASE WHEN job.state = 'ABANDONED' AND job.error_code = 'FILE_CHECK_FAILED'
+                    THEN job.error_params END AS given_up
+        FROM tallystick.job
+        WHERE due.operation = 'prune' AND job.plan_id = due.id AND job.storage_id = due.storage_id
+          AND job.closed_at IS NOT NULL
+        ORDER BY job.closed_at DESC, job.id LIMIT 1
+    ) AS stood ON true
     WHERE due.operation <> 'archive' OR policies.revision IS NOT NULL
     ON CONFLICT (plan_id) WHERE plan_id IS NOT NULL AND state IN ('PENDING', 'RUNNING', 'PAUSED', 'FAILED')
     DO NOTHING
