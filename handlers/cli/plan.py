@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OperationOption = Annotated[Literal["archive", "scan", "prune"], typer.Option(help="What is done.")]
 SweptOption = Annotated[Literal["archive", "scan"], typer.Option(help="What is done.")]
 
+BATCH_SIZE = "Roots (archive), files (scan), rows (prune) at a time, 1 to 100000 (1000)."
+
 app = typer.Typer(
     help="How often a kind is archived, a volume scanned, or history pruned.", no_args_is_help=True
 )
@@ -81,12 +83,7 @@ def set_(
         int | None,
         typer.Option(parser=duration, metavar="TIME", help="Between runs, 1h to 30d (24h)."),
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Roots (archive), files (scan), rows (prune) at a time, 1 to 100000 (1000)."
-        ),
-    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help=BATCH_SIZE)] = None,
     max_bytes: Annotated[
         int | None,
         typer.Option(parser=size, metavar="SIZE", help="Budget of each job, 1MiB to 1TiB (1GiB)."),

@@ -145,11 +145,13 @@ def _digest_by_chain(directory: int, file: File, archive: Job) -> str:
 
 def _check_header(copy: IO[bytes], file: File) -> None:
     line = Text(decompressed(_chunks(copy))).line()
-    header = parse_json(line.removeprefix(HEADER_MARK), place="header")
-    if not isinstance(header, dict) or header.get("job") != file.job:
-        raise Broken(Reason.JOB_MISMATCH, expected=file.job)
-    if header.get("seq") != file.seq:
-        raise Broken(Reason.SEQ_MISMATCH, expected=file.seq, found=header.get("seq"))
+    value = parse_json(line.removeprefix(HEADER_MARK), place="header")
+    header = value if isinstance(value, dict) else {}
+    job, seq = header.get("job"), header.get("seq")
+    if job != file.job:
+        raise Broken(Reason.JOB_MISMATCH, expected=file.job, found=job)
+    if seq != file.seq:
+        raise Broken(Reason.SEQ_MISMATCH, expected=file.seq, found=seq)
 
 
 def _of_block(block: Block, limit: int) -> Iterator[list[tuple[Value, ...]]]:

@@ -159,7 +159,7 @@ def _switched_off(now: Situation) -> Reason | None:
         barred = bound is not None and policy != (bound, True)
         return _of_job(Code.POLICY_CHANGED, now) if barred else None
     if not now.plan_enabled:
-        return _reason(Code.PLAN_DISABLED, now, cause=_scan(now))
+        return _reason(Code.PLAN_DISABLED, now, cause=_by_operation(now))
     if now.plan_policy_revision is None:
         return None
     if not now.policy_enabled:
@@ -185,7 +185,7 @@ def _waiting(now: Situation) -> Reason | None:
         return None
     if now.last_roots == 0 and now.after_days is not None:
         return _reason(Standing.NOTHING_OLD_ENOUGH, now, days=now.after_days, seconds=run_in)
-    return _reason(Standing.NEXT_RUN_LATER, now, cause=_scan(now), seconds=run_in)
+    return _reason(Standing.NEXT_RUN_LATER, now, cause=_by_operation(now), seconds=run_in)
 
 
 def _unattended(now: Situation, here: Here) -> Reason | None:
@@ -226,9 +226,9 @@ def _due(now: Situation) -> Reason:
     return _of_job(Standing.DUE, now, cause=takeover, seconds=now.ticked_ago)
 
 
-def _scan(now: Situation) -> str | None:
+def _by_operation(now: Situation) -> str | None:
     """Return the cause that has words for a plan without a kind."""
-    return "scan" if now.kind is None else None
+    return now.operation if now.kind is None else None
 
 
 def _of_job(code: Code | Standing, now: Situation, /, **params: object) -> Reason:

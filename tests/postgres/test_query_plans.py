@@ -56,6 +56,11 @@ TYPES = {
     "overdue_seconds": "integer",
     "params": "jsonb",
     "code": "text",
+    "namespace_id": "uuid",
+    "roots": "text[]",
+    "closed_at": "text",
+    "job": "text",
+    "seq": "integer",
 }
 VALUES = {
     "operations": "ARRAY['archive', 'scan']",
@@ -72,6 +77,11 @@ VALUES = {
     "overdue_seconds": "900",
     "params": "'{}'",
     "code": "'STORAGE_UNAVAILABLE'",
+    "namespace_id": "'{namespace_id}'",
+    "roots": "'{tallystick.job}'",
+    "closed_at": "(now() - interval '1 hour')::text",
+    "job": "'00000000-0000-0000-0000-000000000000'",
+    "seq": "0",
 }
 
 
@@ -96,7 +106,9 @@ def nodes(dsn: str, text: str, mode: str = "auto") -> list[dict[str, Any]]:
         text = text.replace(f"%({name})s", f"${number}")
     types = ", ".join(TYPES[name] for name in names)
     storage_id = one(dsn, "SELECT storage_id FROM tallystick.volume")
-    values = ", ".join(VALUES[name] for name in names).replace("{storage_id}", storage_id)
+    namespace_id = one(dsn, "SELECT id::text FROM tallystick.namespace")
+    values = ", ".join(VALUES[name] for name in names)
+    values = values.replace("{storage_id}", storage_id).replace("{namespace_id}", namespace_id)
     with closing(connect(dsn)) as connection:
         connection.execute(f"SET plan_cache_mode = {mode}".encode())
         connection.execute(f"PREPARE asked ({types}) AS {text}".encode())
@@ -181,6 +193,12 @@ def test_scheduling_never_reads_the_history_of_jobs(history: str) -> None:
 @pytest.mark.parametrize("name", ["pause_overdue", "resume_cured"])
 def test_pausing_and_resuming_never_read_the_history_of_jobs(history: str, name: str) -> None:
     assert scanned(nodes(history, store._sql(name)), "job") == []
+
+
+def test_pruning_finds_its_next_file_on_the_index_of_archives(history: str) -> None:
+    found = nodes(history, statement("shared.operations", "next_files"))
+    assert on_index(found, "job_archived", "closed_at")
+    assert scanned(found, "job") == []
 
 
 def test_looking_up_a_claim_by_its_owner_uses_an_index(history: str) -> None:
