@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from itertools import chain
@@ -18,6 +19,7 @@ from shared.chain.batch import unescape
 from shared.chain.verdict import Broken, Reason
 from shared.errors import Code, Refused
 from shared.restore.rows import fields, lines
+from shared.restore.sieve import TEXTS_MAX, sieved
 
 if TYPE_CHECKING:
     from shared.chain.manifest import Manifest, Table
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 Comparable = Callable[[str], Hashable]
 
 PADDED = re.compile(r"character(\(\d+\))?")
-NUMBERS = re.compile(r"smallint|integer|bigint|numeric(\(.*\))?|real|double precision")
+INTEGERS = re.compile(r"smallint|integer|bigint")
+NUMBERS = re.compile(rf"{INTEGERS.pattern}|numeric(\(.*\))?|real|double precision")
 NULL = r"\N"
 # Rows chosen are handed on in pieces of about this size.
 PIECE_BYTES = 256 * 1024
@@ -55,6 +58,9 @@ def choice(manifest: Manifest, keys: Iterable[str], where: Iterable[str]) -> Cho
     A key of several columns is written like a line of CSV. ``\N`` in a condition is NULL. Raises
     ``Refused`` (CHOICE_INVALID).
     """
+    keys, where = tuple(keys), tuple(where)
+    for text in (*keys, *where):
+        _check_text(text)
     return Choice(
         frozenset(_key(manifest, text) for text in keys),
         tuple(_condition(manifest, text) for text in where),
@@ -76,6 +82,15 @@ def chosen(
             rows = _children(block, _own(manifest, index), kept[index])
         below = [kept[child] for child in _below(manifest, index)]
         yield block.table, _pieces(_remembered(rows, block.table, below))
+
+
+def _check_text(text: str) -> None:
+    # An argument of a command may hold any bytes; what is no UTF-8 is in no archive.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        spelled = text.encode("utf-8", "backslashreplace").decode()
+        raise Refused(Code.CHOICE_INVALID, cause="not-text", text=spelled) from error
 
 
 def _key(manifest: Manifest, text: str) -> tuple[Value, ...]:
@@ -116,7 +131,12 @@ def _roots(
     types = {column.name: column.type for column in table.columns}
     key = [(table.copied.index(name), types[name]) for name in manifest.key]
     where = [(table.copied.index(name), types[name], value) for name, value in wanted.where]
-    for line in lines(block.pieces):
+    asked = [
+        *((place, kind, {own[at] for own in wanted.keys}) for at, (place, kind) in enumerate(key)),
+        *((place, kind, {value}) for place, kind, value in where),
+    ]
+    texts = {place: found for place, kind, found in asked if not PADDED.fullmatch(kind)}
+    for line in _likely(block, texts):
         row = fields(line, table)
         if any(_printed(row[place], kind, table) != value for place, kind, value in where):
             continue
@@ -130,9 +150,14 @@ def _roots(
 def _children(
     block: Block, own: tuple[tuple[int, Comparable], ...], parents: _Wanted
 ) -> Iterator[bytes]:
-    for line in lines(block.pieces):
-        if not parents.seen:
-            continue
+    if not parents.seen:
+        return
+    texts = {
+        place: {values[at] for values in parents.seen}
+        for at, (place, compared) in enumerate(own)
+        if compared is _text
+    }
+    for line in _likely(block, texts):
         row = fields(line, block.table)
         values = [_value(row[place], block.table) for place, _ in own]
         if None in values:
@@ -144,6 +169,21 @@ def _children(
         )
         if joined in parents.seen:
             yield line
+
+
+def _likely(block: Block, texts: Mapping[int, AbstractSet[Hashable]]) -> Iterator[bytes]:
+    """Yield the rows that may hold one of the texts in each of the places given, and perhaps others."""
+    few: dict[int, list[str]] = {}
+    for place, found in texts.items():
+        # NULL is no text, and not looked for.
+        listed = [text for text in found if isinstance(text, str)]
+        if 0 < len(listed) == len(found) <= TEXTS_MAX:
+            few[place] = listed
+    if not few:
+        return lines(block.pieces)
+    # Of several columns the one with the longest texts: they are the rarest.
+    rarest = max(few, key=lambda place: min(map(len, few[place])))
+    return sieved(block.pieces, rarest, len(block.table.copied), few[rarest])
 
 
 def _remembered(rows: Iterator[bytes], table: Table, below: list[_Wanted]) -> Iterator[bytes]:
@@ -227,13 +267,20 @@ def _check_joined(table: Table, parent: Table) -> None:
 def _compared(child: str, parent: str) -> Comparable:
     """Return what makes texts of two types equal exactly where the source joined them.
 
-    A number may be printed with more digits on one side, a ``character(n)`` with more spaces.
+    A number may be printed with more digits on one side, unless it is an integer, and a ``character(n)``
+    with more spaces.
     """
+    if all(map(INTEGERS.fullmatch, (child, parent))):
+        return _text
     if all(map(NUMBERS.fullmatch, (child, parent))):
         return _number
     if PADDED.fullmatch(child) or PADDED.fullmatch(parent):
         return lambda text: text.rstrip(" ")
-    return lambda text: text
+    return _text
+
+
+def _text(text: str) -> Hashable:
+    return text
 
 
 def _number(text: str) -> Hashable:

@@ -76,6 +76,13 @@ def test_a_root_that_is_nowhere_is_told_with_the_columns_of_the_key(
     assert short.code == 2
 
 
+@pytest.mark.parametrize("options", [(), ("--no-index",)])
+def test_a_key_that_is_no_text_is_refused(shop: Scene, options: tuple[str, ...]) -> None:
+    found = shop("archive", "find", "tickets", "b,c", "\udcff", *options)
+    assert (found.code, found.raw) == (2, b"")
+    assert r"\udcff" in found.err
+
+
 def test_a_root_in_several_archives_is_shown_from_all_of_them_newest_first(shop: Scene) -> None:
     stages.plan(shop.stage, "tickets", batch_size=20, scope="all")
     again(shop.stage)
