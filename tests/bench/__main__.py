@@ -1,16 +1,24 @@
-"""Measures against a peer in one run: ``python -m tests.bench [NAME…]``; prints ratios, asserts nothing."""
+"""Measures beside peers in one run: ``python -m tests.bench [NAME…]``; prints tables, asserts no figure."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import archiving, claiming
+from tests.bench import archiving, claiming, finding, memory, returning
+from tests.bench.ground import text
 
-BENCHES = {"archive": archiving.measure, "claim": claiming.measure}
+BENCHES = {
+    "archive": archiving.measure,
+    "memory": memory.measure,
+    "return": returning.measure,
+    "find": finding.measure,
+    "claim": claiming.measure,
+}
 
 
 def main() -> None:
@@ -18,16 +26,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
     names = parser.parse_args().names or list(BENCHES)
-    print(f"{platform.machine()}, Python {platform.python_version()}")
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as home:
         # Durable: a commit costs here what it costs its users.
         server = embedded.start(Path(home))
         try:
+            print(
+                f"{os.cpu_count()} cores of {platform.machine()}, {platform.system()}, Python"
+                f" {platform.python_version()}, Postgres {text(server, 'SHOW server_version')},"
+                f" {_load()} before."
+            )
             for name in names:
+                print(f"\n## {name}\n", flush=True)
                 for line in BENCHES[name](server, Path(home)):
-                    print(f"{name}: {line}", flush=True)
+                    print(line, flush=True)
+                print(f"{_load()} after.", flush=True)
         finally:
             embedded.stop(Path(home))
+
+
+def _load() -> str:
+    return f"Load {os.getloadavg()[0]:.1f}"
 
 
 if __name__ == "__main__":
