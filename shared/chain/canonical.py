@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from shared.chain.verdict import Broken, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 MAX_JSON_DEPTH = 64
 
 
-def canonical_json(value: object) -> bytes:
+def canonical_json(
+    value: object, members: Callable[[object], dict[str, object]] | None = None
+) -> bytes:
     """Encode with members sorted by code point, no spaces, ASCII escapes and no newline.
 
-    Raises ValueError for NaN and infinities, TypeError for what JSON cannot say.
+    ``members`` gives the members of an object that is no dictionary. Raises ValueError for NaN and
+    infinities, TypeError for what JSON cannot say.
     """
     return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+        default=members,
     ).encode("ascii")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 from shared.chain.canonical import canonical_json, parse_json
 from shared.chain.verdict import Broken, Reason
@@ -152,7 +153,12 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 def _encoded(manifest: Manifest) -> bytes:
-    return canonical_json({"format": FORMAT, **asdict(manifest)}) + b"\n"
+    return canonical_json({"format": FORMAT, **_members(manifest)}, _members) + b"\n"
+
+
+def _members(part: Any) -> dict[str, object]:  # noqa: ANN401 - any part of a manifest
+    # Not asdict: every tick and every lookup does this, and its deep copy took nine tenths of the time.
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _invalid(path: str, problem: str) -> Broken:
