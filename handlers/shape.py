@@ -83,6 +83,8 @@ def job_in_full(found: Job, units: list[Row], events: list[Row]) -> Json:
         "closed_at": time(found.closed_at),
         "directory": found.directory if found.operation == "archive" else None,
         "late_rows": found.opening.get("late_rows") if found.opening else None,
+        "takeovers": found.takeovers,
+        "failures": found.failures,
         "errors": found.errors,
         "units": [unit(row) for row in units],
         "events": [_without(event(row), "checkpoint") for row in events],

@@ -11,6 +11,7 @@ from handlers.cli.options import (
     ActorOption,
     LimitOption,
     NamespaceOption,
+    NoSourceOption,
     ReasonOption,
     RevisionOption,
 )
@@ -73,11 +74,12 @@ def list_(
 
 @app.command("show")
 @answering
-def show(job: JobArgument) -> Answer:
+def show(job: JobArgument, no_source: NoSourceOption = False) -> Answer:
     """Show all there is to know about a job."""
-    from handlers import shape
+    from handlers import outlook, shape
     from handlers.cli.session import session
-    from shared.jobs import reading, store
+    from shared import progress, wiring
+    from shared.jobs import reading, store, timeline
     from shared.recovery import report
 
     with session() as opened:
@@ -86,7 +88,18 @@ def show(job: JobArgument) -> Answer:
         found = store.get(control, job_id)
         units = store.units(control, job_id)
         events = report.newest(control, report.Query(job_id=job_id))
-    item = shape.job_in_full(found, units, events)
+        beside = timeline.kept(control, job_id)
+        stands = None
+        if not found.state.closed:
+            node = wiring.node(opened.settings, opened.url)
+            stands = progress.of_job(control, node, job_id, ask=not no_source)
+        interval = opened.settings.tick_interval
+    moments = timeline.timeline(found, events, beside)
+    item = shape.job_in_full(found, units, events) | {
+        "files": outlook.files(found, units),
+        "timeline": [outlook.moment(each, found) for each in moments],
+        "outlook": outlook.outlook(stands, interval) if stands else None,
+    }
     return Answer(item, lambda out: _show(out, item))
 
 
@@ -169,46 +182,73 @@ def _acted(
 
 
 def _show(out: Console, item: Json) -> None:
-    from handlers.cli.table import facts, minute, short, table
-    from shared.messages.template import size_text
+    from handlers.cli.looking import told
+    from handlers.cli.table import facts, minute, table
 
-    facts(
-        out,
-        [
-            ("job", item["id"]),
-            ("operation", item["operation"]),
-            ("kind", item["kind"]),
-            ("state", f"{item['state']} (revision {item['revision']})"),
-            ("batches", item["batches"]),
-            ("roots", item["roots"]),
-            ("late rows", item["late_rows"]),
-            ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
-            ("batch size", item["batch_size"]),
-            ("attempts", item["attempts"]),
-            ("tail", item["last_sha256"]),
-            ("volume", item["storage_id"]),
-            ("directory", item["directory"]),
-            ("created", minute(item["created_at"])),
-            ("updated", minute(item["updated_at"])),
-            ("next attempt", minute(item["next_attempt_at"])),
-            ("closed", minute(item["closed_at"])),
-        ],
-    )
+    facts(out, _facts(item))
     if item["error"]:
         out.print(f"\n{item['error']['message']}", style="red", soft_wrap=True)
         out.print(f"{item['error']['next']}", soft_wrap=True)
+    if item["outlook"]:
+        out.print("\nOutlook")
+        told(out, item["outlook"])
     out.print("\nNewest units")
-    rows = [
-        (
-            *(unit["seq"], unit["roots"], size_text(unit["bytes"])),
-            *(minute(unit["settled_at"]), short(unit["sha256"])),
+    table(out, *_units(item), "None yet.", folds=["FILE"])
+    out.print("\nTimeline")
+    moments = [(minute(each["at"]), _moment(each)) for each in item["timeline"]]
+    table(out, ("AT (UTC)", "WHAT HAPPENED"), moments, "Nothing yet.", folds=["WHAT HAPPENED"])
+
+
+def _facts(item: Json) -> list[tuple[str, object]]:
+    from handlers.cli.table import minute
+    from shared.messages.template import size_text
+
+    attempts = item["attempts"]
+    if item["takeovers"] or item["failures"]:
+        attempts = (
+            f"{attempts} ({item['takeovers']} takeovers, {item['failures']} failures in a row)"
         )
-        for unit in item["units"]
+    return [
+        ("job", item["id"]),
+        ("operation", item["operation"]),
+        ("kind", item["kind"]),
+        ("state", f"{item['state']} (revision {item['revision']})"),
+        ("batches", item["batches"]),
+        ("roots", item["roots"]),
+        ("late rows", item["late_rows"]),
+        ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
+        ("batch size", item["batch_size"]),
+        ("attempts", attempts),
+        ("tail", item["last_sha256"]),
+        ("volume", item["storage_id"]),
+        ("directory", item["directory"]),
+        ("created", minute(item["created_at"])),
+        ("updated", minute(item["updated_at"])),
+        ("next attempt", minute(item["next_attempt_at"])),
+        ("closed", minute(item["closed_at"])),
     ]
-    table(out, (">UNIT", ">ROOTS", ">BYTES", "SETTLED (UTC)", "SHA-256"), rows, "None yet.")
-    out.print("\nNewest events")
-    events = [
-        (minute(event["occurred_at"]), event["severity"], event["type"], event["reason_code"])
-        for event in item["events"]
-    ]
-    table(out, ("AT (UTC)", "SEVERITY", "EVENT", "REASON"), events, "None.", folds=["EVENT"])
+
+
+def _units(item: Json) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return the columns and rows of the newest units; those of an archive are files."""
+    from handlers.cli.table import minute, short
+    from shared.messages.template import size_text
+
+    names = [each["file"] for each in item["files"]["newest"]] if item["files"] else None
+    rows: list[tuple[object, ...]] = []
+    for place, unit in enumerate(item["units"]):
+        first = names[place] if names else unit["seq"]
+        size, at = size_text(unit["bytes"]), minute(unit["settled_at"])
+        rows.append((first, unit["roots"], size, at, short(unit["sha256"])))
+    first = "FILE" if names else ">UNIT"
+    return (first, ">ROOTS", ">BYTES", "SETTLED (UTC)", "SHA-256"), rows
+
+
+def _moment(each: Json) -> str:
+    """Return one moment in words."""
+    if each["what"] == "unit":
+        return f"unit {each['seq']} settled"
+    if each["what"] == "action":
+        return f"{each['name']} by {each['actor']}: {each['reason']}"
+    name = " ".join(part for part in (each["name"], each["code"]) if part)
+    return f"{name}: {each['message']}" if each["message"] else name

@@ -25,4 +25,7 @@ NamespaceOption = Annotated[
 EnableOption = Annotated[
     bool | None, typer.Option("--enable/--disable", help="Switch it on or off.")
 ]
+NoSourceOption = Annotated[
+    bool, typer.Option("--no-source", help="Leave out what only the source can tell.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100, help="At most this many.")]

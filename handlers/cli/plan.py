@@ -11,6 +11,7 @@ from handlers.cli.options import (
     ActorOption,
     EnableOption,
     NamespaceOption,
+    NoSourceOption,
     ReasonOption,
     RevisionOption,
 )
@@ -36,38 +37,29 @@ app = typer.Typer(
 
 @app.command("list")
 @answering
-def list_(namespace: NamespaceOption = None) -> Answer:
-    """Show the plans, with next run and open job."""
-    from handlers import shape
+def list_(namespace: NamespaceOption = None, no_source: NoSourceOption = False) -> Answer:
+    """Show the plans: how far each is, and why nothing happens.
+
+    Sources are asked how much is left, for at most a few seconds in all.
+    """
+    from handlers import outlook, shape
     from handlers.cli.session import session
-    from handlers.cli.table import minute, short, table
-    from shared.messages.template import seconds_text
+    from shared import progress, wiring
     from shared.plans import namespaces, planning
 
     with session() as opened:
-        owner = namespaces.find(opened.control, namespace)["id"] if namespace else None
+        control, interval = opened.control, opened.settings.tick_interval
+        owner = namespaces.find(control, namespace)["id"] if namespace else None
+        node = wiring.node(opened.settings, opened.url)
+        stands = {
+            each.situation.plan_id: outlook.outlook(each, interval)
+            for each in progress.of_plans(control, node, owner, ask=not no_source)
+        }
         items = [
-            shape.plan(row, row["namespace"]) for row in planning.listed(opened.control, owner)
+            shape.plan(row, row["namespace"]) | {"outlook": stands.get(row["id"])}
+            for row in planning.listed(control, owner)
         ]
-    columns = ("NAMESPACE", "PLAN", "ON", ">EVERY", ">BATCH", ">REV", "NEXT RUN (UTC)", "JOB")
-    rows = [
-        (
-            *(item["namespace"], item["kind"] or item["operation"], item["enabled"]),
-            *(seconds_text(item["interval_seconds"]), item["batch_size"], item["revision"]),
-            *(minute(item["next_run_at"]), short(item["active_job_id"])),
-        )
-        for item in items
-    ]
-    empty = "There are no plans. `tallystick plan set KIND --every 24h --enable --reason TEXT` makes one."
-
-    def show(out: Console) -> None:
-        table(out, columns, rows, empty, folds=["NAMESPACE", "PLAN"])
-        for item in items:
-            if item["late_rows"]:
-                late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
-                out.print(f"\n{late['message']}\n{late['next']}", soft_wrap=True)
-
-    return Answer({"items": items}, show)
+    return Answer({"items": items}, lambda out: _list(out, items))
 
 
 @app.command("set")
@@ -195,10 +187,49 @@ def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | No
             ledger.visit(opened.control, volume)
 
 
+def _list(out: Console, items: list[Json]) -> None:
+    """Print the plans, then of each one why it stands as it does."""
+    from handlers import shape
+    from handlers.cli.looking import left, reason
+    from handlers.cli.table import short, table
+    from shared.messages.template import seconds_text
+
+    columns = (
+        "PLAN",
+        "ON",
+        ">EVERY",
+        ">REV",
+        ">BEHIND",
+        ">TO GO",
+        ">DRAINED IN",
+        ">NEXT RUN",
+        "JOB",
+    )
+    rows = [
+        (
+            *(_name(item), item["enabled"], seconds_text(item["interval_seconds"])),
+            *(item["revision"], *left(item["outlook"]), short(item["active_job_id"])),
+        )
+        for item in items
+    ]
+    empty = "There are no plans. `tallystick plan set KIND --every 24h --enable --reason TEXT` makes one."
+    table(out, columns, rows, empty, folds=["PLAN"])
+    for item in items:
+        out.print(f"\n{_name(item)}", soft_wrap=True)
+        reason(out, item["outlook"])
+        if item["late_rows"]:
+            late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
+            out.print(f"  {late['message']}\n    {late['next']}", soft_wrap=True)
+
+
+def _name(item: Json) -> str:
+    return f"{item['namespace']}/{item['kind'] or item['operation']}"
+
+
 def _text(item: Json) -> str:
     from shared.messages.template import seconds_text, size_text
 
-    name = f"{item['namespace']}/{item['kind'] or item['operation']}"
+    name = _name(item)
     state = "enabled" if item["enabled"] else "disabled"
     return (
         f"Plan of {name}: every {seconds_text(item['interval_seconds'])}, {item['batch_size']} at a"

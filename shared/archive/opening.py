@@ -15,6 +15,8 @@ from shared.db.statement import statement
 from shared.errors import Code, Passing, TooMuch, Verdict
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from shared.catalog.facts import Facts
     from shared.chain.manifest import Cursor
     from shared.db.connect import Row
@@ -48,7 +50,7 @@ def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds
             fitted(definition, facts),
             definition,
             cutoff_at=job.input["cutoff_at"],
-            namespace_value=_namespace_value(job),
+            namespace_value=namespace_value(definition, job.namespace_id, job.input["namespace"]),
         )
     if job.input["after"] is not None:
         opening = replace(opening, after=tuple(job.input["after"]))
@@ -62,10 +64,14 @@ def first_look(
     *,
     namespace_value: str | None,
     name: str,
+    seconds: float = LOOK_SECONDS,
 ) -> Opening:
-    """Fit a definition that no job has to its source, for a window from the oldest row to ``end``."""
+    """Fit a definition that no job has to its source, for a window from the oldest row to ``end``.
+
+    ``seconds`` bounds each statement.
+    """
     tables = tables_of(definition)
-    with snapshot(connection, tables, name=name, seconds=LOOK_SECONDS, lock=False) as facts:
+    with snapshot(connection, tables, name=name, seconds=seconds, lock=False) as facts:
         shape = fitted(definition, facts)
         asked = {"until": end.until, "seconds": end.seconds}
         row = connection.execute(statement("shared.archive", "cutoff"), asked).fetchone()
@@ -132,11 +138,11 @@ def _cutoff(shape: Shape, window: dict[str, Any]) -> str:
     return text
 
 
-def _namespace_value(job: Job) -> str | None:
-    definition = job.input["definition"]
+def namespace_value(definition: dict[str, Any], namespace_id: UUID, namespace: str) -> str | None:
+    """Return what the namespace column of a kind's rows must say; None where there is no such column."""
     if definition["namespace"] is None:
         return None
-    return str(job.namespace_id) if definition["namespace_by"] == "id" else job.input["namespace"]
+    return str(namespace_id) if definition["namespace_by"] == "id" else namespace
 
 
 def _with_late_rows(

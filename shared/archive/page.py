@@ -230,6 +230,17 @@ def extent_query(opening: Opening) -> sql.Composed:
     return sql.SQL("SELECT count(*) AS roots, {} FROM {} AS r WHERE {}").format(*_extent(opening))
 
 
+def bounded_count_query(opening: Opening, limit: int) -> sql.Composed:
+    """Return the query that counts the roots after the beginning of the window, and stops at ``limit``."""
+    return sql.SQL(
+        "SELECT count(*) AS roots FROM (SELECT FROM {} AS r WHERE {} LIMIT {}) AS found"
+    ).format(
+        _table(opening.shape.relations[0]),
+        _candidates(opening, opening.after, None),
+        sql.Literal(limit),
+    )
+
+
 def edge_query(opening: Opening) -> sql.Composed:
     """Return the query for the oldest and newest time alone, which an index can answer."""
     return sql.SQL("SELECT {} FROM {} AS r WHERE {}").format(*_extent(opening))

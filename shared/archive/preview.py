@@ -144,7 +144,7 @@ def _extent(connection: psycopg.Connection[Row], opening: Opening, seconds: floa
             row = connection.execute(query).fetchone()
     except (TooMuch, Passing):
         oldest, newest = _edges(connection, opening)
-        return Extent(_estimated(connection, query), exact=False, oldest=oldest, newest=newest)
+        return Extent(estimated(connection, query), exact=False, oldest=oldest, newest=newest)
     assert row is not None  # noqa: S101 - an aggregate has one row
     return Extent(row["roots"], exact=True, oldest=row["oldest"], newest=row["newest"])
 
@@ -160,9 +160,11 @@ def _edges(connection: psycopg.Connection[Row], opening: Opening) -> tuple[str |
     return row["oldest"], row["newest"]
 
 
-def _estimated(connection: psycopg.Connection[Row], query: sql.Composed) -> int:
-    """Return the planner's guess, which is as good as the last ANALYZE."""
-    top = _explained(connection, query)
+def estimated(
+    connection: psycopg.Connection[Row], query: sql.Composed, seconds: float = COUNT_SECONDS
+) -> int:
+    """Return the planner's guess at what a count would give, which is as good as the last ANALYZE."""
+    top = _explained(connection, query, seconds)
     # The aggregate has one row; what it is made of is below.
     return max((round(node["Plan Rows"]) for node in top.get("Plans", ())), default=0)
 
@@ -179,8 +181,10 @@ def _page_plan(connection: psycopg.Connection[Row], opening: Opening, batch_size
     )
 
 
-def _explained(connection: psycopg.Connection[Row], query: sql.Composed) -> dict[str, Any]:
-    with snapshot(connection, [], name=READER, seconds=COUNT_SECONDS, lock=False):
+def _explained(
+    connection: psycopg.Connection[Row], query: sql.Composed, seconds: float = COUNT_SECONDS
+) -> dict[str, Any]:
+    with snapshot(connection, [], name=READER, seconds=seconds, lock=False):
         # Workers would divide the numbers of rows among them.
         connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         row = connection.execute(sql.SQL("EXPLAIN (FORMAT JSON) ") + query).fetchone()

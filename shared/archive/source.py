@@ -10,7 +10,7 @@ from psycopg import sql
 
 from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
-from shared.db.connect import cause_of, connect, turned_away, was_lost
+from shared.db.connect import CONNECT_SECONDS, cause_of, connect, turned_away, was_lost
 from shared.db.statement import statement
 from shared.errors import Code, Missing, Passing, TooMuch, Trouble, Verdict
 
@@ -56,16 +56,17 @@ SAID: tuple[tuple[str, type[Trouble], str], ...] = (
 class SourceConnection:
     """The one connection of this invocation to a source, opened when first needed."""
 
-    def __init__(self, dsn: str) -> None:
-        """Remember where to connect; nothing is opened yet."""
+    def __init__(self, dsn: str, seconds: int = CONNECT_SECONDS) -> None:
+        """Remember where to connect and how long to wait for it; nothing is opened yet."""
         self._dsn = dsn
+        self._seconds = seconds
         self._connection: psycopg.Connection[Row] | None = None
 
     def open(self) -> psycopg.Connection[Row]:
         """Return the connection; raises ``Missing`` without credentials, ``Passing`` if unreachable."""
         if self._connection is None or self._connection.closed:
             with source_errors():
-                self._connection = connect(self._dsn)
+                self._connection = connect(self._dsn, self._seconds)
         return self._connection
 
     def close(self) -> None:

@@ -50,10 +50,11 @@ LIMITS = (
 )
 
 
-def connect(dsn: str) -> psycopg.Connection[Row]:
+def connect(dsn: str, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]:
     """Open a connection that leaves no state behind, so that transaction poolers may stand in front.
 
-    Nothing is prepared by name, no session setting is made, and a dead peer is noticed.
+    ``seconds`` bounds the wait for each host. Nothing is prepared by name, no session setting is made, and
+    a dead peer is noticed.
     Raises ``psycopg.Error`` as libpq reports it.
     """
     return psycopg.connect(
@@ -62,7 +63,7 @@ def connect(dsn: str) -> psycopg.Connection[Row]:
         prepare_threshold=None,
         row_factory=dict_row,
         client_encoding="utf8",
-        connect_timeout=CONNECT_SECONDS,
+        connect_timeout=seconds,
         tcp_user_timeout=SILENCE_SECONDS * 1000,
         keepalives_idle=SILENCE_SECONDS,
         keepalives_interval=SILENCE_SECONDS // 3,

@@ -41,12 +41,29 @@ class Standing(StrEnum):
     PLAN_STALE = "PLAN_STALE"
 
 
+# With these all is well: time will do it.
+CALM = frozenset(
+    {
+        Standing.AT_WORK,
+        Standing.BACKING_OFF,
+        Standing.DUE,
+        Standing.NEXT_RUN_LATER,
+        Standing.NOTHING_OLD_ENOUGH,
+    }
+)
+
+
 @dataclass(frozen=True)
 class Reason:
     """One reason, as a code with parameters; its words are in ``shared.messages``."""
 
     code: Code | Standing
     params: dict[str, object]
+
+    @property
+    def attention(self) -> bool:
+        """Tell whether somebody must do something, or nothing will ever happen."""
+        return self.code not in CALM
 
 
 @dataclass(frozen=True)

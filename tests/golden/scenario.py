@@ -55,7 +55,14 @@ MASKS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?<![:0-9] )\b[0-9a-f]{8}\b", "<8 hex.>"),
     (r'"(seconds|oldest_due_seconds)": [0-9.]+', r'"\1": "<seconds>"'),
     (r'"(prepare|schedule|claim|read|do|verify|settle)": [0-9.]+', r'"\1": "<seconds>"'),
-    (r'"(bytes|used_bytes|volume_used_bytes)": [0-9]+', r'"\1": "<bytes>"'),
+    (
+        r'"(behind|next_run|last_tick|drain)_seconds": [-0-9.]+|"roots_per_second": [0-9.]+',
+        lambda match: re.sub(": .*", ': "<number>"', match[0]),
+    ),
+    (r'"(bytes|used_bytes|volume_used_bytes|(job|volume)_bytes_left)": [0-9]+', r'"\1": "<bytes>"'),
+    (r"\b[0-9.]+ s ago\b", "<seconds> ago"),
+    (r"\b[0-9.]+ roots a second$", "<pace>"),
+    (r"\b[0-9]+\.[0-9] d$", "<days>"),
     (r"\b[0-9.]+ s$", "<seconds>"),
     (r"\b[0-9.]+ (B|KiB)\b", lambda match: re.sub("[0-9]", "0", match[0])),
 )

@@ -201,6 +201,13 @@ def test_pruning_finds_its_next_file_on_the_index_of_archives(history: str) -> N
     assert scanned(found, "job") == []
 
 
+def test_how_plans_and_jobs_stand_never_reads_the_history_of_jobs(history: str) -> None:
+    text = statement("shared.plans", "situations")
+    text = text.replace("%(namespace_id)s", "NULL")
+    text = text.replace("%(pace_units)s", "100").replace("%(pace_seconds)s", "900")
+    assert scanned(nodes(history, text), "job") == []
+
+
 def test_looking_up_a_claim_by_its_owner_uses_an_index(history: str) -> None:
     found = nodes(history, store._sql("find_claim"))
     assert on_index(found, "job_owner", "owner")
