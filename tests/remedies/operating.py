@@ -218,3 +218,20 @@ def the_name_has_capitals(scene: Scene) -> Iterator[Variables]:
     scene.ask("namespaces", "create", "Second", *SIGNED, code=2)
     yield {"NAME": "second"}
     assert len(scene.ask("namespaces", "list", code=0)["items"]) == 2
+
+
+@remedy(Code.VALUE_OUT_OF_RANGE, 1)
+def a_plan_was_to_run_every_minute(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    told = scene.ask("plan", "set", "orders", "--every", "1m", *SIGNED, code=2)
+    assert told["params"]["lowest"] == 3600
+    yield {"KIND": "orders"}
+    assert scene.ask("plan", "list", code=0)["items"][0]["max_bytes"] == 1024**3
+
+
+@remedy(Code.VALUE_OUT_OF_RANGE, 2)
+def rows_were_to_be_older_than_a_century(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    scene.ask("policy", "set", "orders", "--after", "99999d", *SIGNED, code=2)
+    yield {"KIND": "orders", "AFTER": "3650d"}
+    assert scene.ask("policy", "list", code=0)["items"][0]["after_days"] == 3650
