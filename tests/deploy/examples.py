@@ -18,6 +18,8 @@ TICK_SERVICE = INFRA / "systemd" / "tallystick-tick.service"
 RUN_SERVICE = INFRA / "systemd" / "tallystick-run.service"
 ENVIRONMENT_FILE = INFRA / "systemd" / "tallystick.env.example"
 CRON = INFRA / "cron" / "tallystick"
+# Manifests of what runs in pods.
+AT_WORK = ("setup.yaml", "cronjob.yaml", "loop.yaml")
 TIMEOUT_SECONDS = float(Settings.model_fields["timeout_seconds"].default)
 
 
@@ -64,13 +66,13 @@ def manifests(name: str) -> list[dict[str, Any]]:
 
 
 def job_spec(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the specification of a Job, or of the Jobs of a CronJob."""
+    """Return the specification of a Job or Deployment, or of the Jobs of a CronJob."""
     spec: dict[str, Any] = manifest["spec"]
     found: dict[str, Any] = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
     return found
 
 
 def containers(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the containers of a Job in the order in which they run."""
+    """Return the containers of a pod in the order in which they run."""
     pod = job_spec(manifest)["template"]["spec"]
     return [*pod.get("initContainers", []), *pod["containers"]]

@@ -138,6 +138,7 @@ def test_the_jobs_of_kubernetes_set_up_and_tick(here: Deployment) -> None:
         return image.final()["ENTRYPOINT"].words + arguments, given
 
     setup, (cron,) = examples.manifests("setup.yaml"), examples.manifests("cronjob.yaml")
+    (loop,) = examples.manifests("loop.yaml")
     # Twice: before each release.
     for manifest in setup + setup:
         for container in examples.containers(manifest):
@@ -147,3 +148,5 @@ def test_the_jobs_of_kubernetes_set_up_and_tick(here: Deployment) -> None:
     here.plan(given)
     assert here.run(command, given).stdout.startswith("finished")
     assert here.run(command, given).stdout.startswith("idle")
+    (steady,) = examples.containers(loop)
+    here.ticks_until("idle", *started(steady))

@@ -58,6 +58,8 @@ def test_kubernetes_waits_for_the_unit_in_hand_before_it_kills() -> None:
     grace = job["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace >= TIMEOUT_SECONDS + SPARE_SECONDS
     assert job["activeDeadlineSeconds"] >= TIMEOUT_SECONDS + grace + SPARE_SECONDS
+    (loop,) = examples.manifests("loop.yaml")
+    assert examples.job_spec(loop)["template"]["spec"]["terminationGracePeriodSeconds"] == grace
     assert SCHEDULER_SECONDS < cron["spec"]["startingDeadlineSeconds"] < MINUTE
 
 
@@ -78,7 +80,7 @@ def test_kubernetes_never_replaces_a_tick_at_work_and_never_repeats_one_by_itsel
 
 
 def test_no_container_of_kubernetes_can_do_more_than_it_must() -> None:
-    for name in ("setup.yaml", "cronjob.yaml"):
+    for name in examples.AT_WORK:
         for manifest in examples.manifests(name):
             pod = examples.job_spec(manifest)["template"]["spec"]
             assert pod["securityContext"]["runAsNonRoot"] is True
@@ -98,7 +100,7 @@ def test_every_claim_secret_and_map_of_kubernetes_has_one_name_throughout() -> N
         each for each in examples.manifests("volume.yaml") if each["kind"] != "StorageClass"
     ]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    for name in ("setup.yaml", "cronjob.yaml"):
+    for name in examples.AT_WORK:
         (manifest,) = examples.manifests(name)
         volumes = examples.job_spec(manifest)["template"]["spec"]["volumes"]
         claims = [

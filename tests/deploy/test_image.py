@@ -97,7 +97,7 @@ def test_the_volume_is_at_one_place_that_only_its_user_can_enter() -> None:
     loop = examples.compose()["services"]["loop"]
     assert loop["volumes"] == [f"archive:{place}"]
     assert loop["environment"]["TALLYSTICK_ARCHIVE_ROOT"] == place
-    for name in ("setup.yaml", "cronjob.yaml"):
+    for name in examples.AT_WORK:
         for manifest in examples.manifests(name):
             pod = examples.job_spec(manifest)["template"]["spec"]
             assert str(pod["securityContext"]["runAsUser"]) == user
