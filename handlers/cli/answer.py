@@ -116,7 +116,8 @@ def tell(
         out.print(told["message"], style="red", soft_wrap=True)
         if told["next"]:
             out.print(told["next"], soft_wrap=True)
-        out.print(f"({told['code']})", style="dim", soft_wrap=True)
+        code = told["code"]
+        out.print(f"({code}: tallystick help {code})", style="dim", soft_wrap=True)
     return USAGE if isinstance(error, Refused) else NOT_GOOD
 
 

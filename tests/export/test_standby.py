@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from handlers.cli import run
 from shared.chain.verdict import Verdict
-from shared.db import embedded
 from shared.volume.directory import verified
-from tests.conftest import TEST_PG_BIN
+from tests.export.standby import standby_of
 from tests.kinds.drafts import execute
 from tests.operations.stage import copied, rows_in, wait_for
 from tests.worlds import one
@@ -25,24 +22,13 @@ NOTES = "SELECT * FROM note WHERE at < '2021-01-01'"
 @pytest.fixture
 def standby(empty_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a standby of the test's server, which has replayed the test's database."""
-    binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else embedded._wheel_binaries()
-    home = tmp_path_factory.mktemp("standby")
-    data = embedded.Embedded(home).data
-    data.parent.mkdir(mode=0o700)
     execute(
         empty_database,
         "CREATE TABLE note (id integer PRIMARY KEY, at date, said text)",
         "INSERT INTO note SELECT i, '2020-01-01'::date + i, 's' || i FROM generate_series(1, 500) AS i",
     )
-    copy = [str(binaries / "pg_basebackup"), "-D", str(data), "-R", "-X", "stream", "-c", "fast"]
-    done = subprocess.run(
-        [*copy, "--no-sync", "-d", empty_database], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    url = embedded.start(home, durable=False, binaries=Path(TEST_PG_BIN) if TEST_PG_BIN else None)
-    name = one(empty_database, "SELECT current_database()")
-    yield psycopg.conninfo.make_conninfo(url, dbname=name)
-    embedded.stop(home)
+    with standby_of(empty_database, tmp_path_factory.mktemp("standby")) as url:
+        yield url
 
 
 def test_a_standby_is_exported_previewed_and_drafted_like_any_other(

@@ -40,8 +40,8 @@ def the_answer_to_a_change_was_lost(scene: Scene) -> Iterator[Variables]:
     assert scene.job(job)["state"] == "PAUSED"
 
 
-@remedy(Code.OUTCOME_UNKNOWN, 2)
-def a_tick_lost_the_database_while_it_settled(scene: Scene) -> Iterator[Variables]:
+def settle_without_an_answer(scene: Scene) -> str:
+    """Let a tick lose the database in the middle of its settle, and return the job."""
     job = scene.in_mid_job()
     scene.sql(GATED)
     with between(scene.database) as proxy, psycopg.connect(scene.database, autocommit=True) as gate:
@@ -55,6 +55,12 @@ def a_tick_lost_the_database_while_it_settled(scene: Scene) -> Iterator[Variable
             scene.see(json.loads(ticking.communicate(timeout=60)[0]))
     assert ticking.returncode == 1
     scene.setenv(DATABASE_URL=scene.database)
+    return job
+
+
+@remedy(Code.OUTCOME_UNKNOWN, 2)
+def a_tick_lost_the_database_while_it_settled(scene: Scene) -> Iterator[Variables]:
+    job = settle_without_an_answer(scene)
     scene.time_passes()
     yield {"LEASE": "0"}
     assert scene.ask("recovery", "list")["items"][0]["type"] == "outcome-unknown"

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
-import sysconfig
-import zipfile
 from collections.abc import Iterator
-from importlib import metadata
-from pathlib import Path
 
 from shared.errors import Code
+from tests.remedies.bare import installing, without
 from tests.remedies.reading import DEVICES, TOOLS
 from tests.remedies.scene import Scene, Variables, remedy
 
@@ -80,50 +75,20 @@ def the_files_are_there_from_before(scene: Scene) -> Iterator[Variables]:
     assert (scene.directory / "parquet.earlier" / "app.tool.parquet").exists()
 
 
-def without_duckdb(scene: Scene) -> Path:
-    """Make an environment that has all of this one but DuckDB, and return its directory of programs."""
-    there = scene.directory / "environment-without"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", there], check=True)
-    packages = next(there.glob("lib/python*/site-packages"))
-    for each in Path(sysconfig.get_path("purelib")).iterdir():
-        if "duckdb" not in each.name:
-            (packages / each.name).symlink_to(each)
-    programs = there / "bin"
-    program = programs / "tallystick"
-    program.write_text(f'#!/bin/sh\nexec "{programs}/python" -m handlers.cli "$@"\n')
-    program.chmod(0o700)
-    return programs
-
-
-def wheel_of_duckdb(directory: Path) -> None:
-    """Pack the DuckDB that is installed here into a wheel again."""
-    found = metadata.distribution("duckdb")
-    text = found.read_text("WHEEL") or ""
-    tag = next(line for line in text.splitlines() if line.startswith("Tag: ")).partition(" ")[2]
-    with zipfile.ZipFile(directory / f"duckdb-{found.version}-{tag}.whl", "w") as wheel:
-        for file in found.files or ():
-            if file.suffix != ".pyc" and ".." not in file.parts:
-                wheel.write(str(file.locate()), str(file))
-
-
 @remedy(Code.QUERY_EXTRA_MISSING, 1)
 def duckdb_is_not_installed(scene: Scene) -> Iterator[Variables]:
     archive = scene.exported("app.tool", *TOOLS)
-    programs = without_duckdb(scene)
+    programs = without(scene, "duckdb")
     scene.elsewhere(f"{programs}/tallystick", "archive", "query", archive, NAMES, "--json", code=2)
-    wheels = scene.directory / "wheels"
-    wheels.mkdir()
-    wheel_of_duckdb(wheels)
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
-    path = os.pathsep.join([str(programs), os.environ["PATH"]])
-    yield {"ARCHIVE": archive, "QUERY": NAMES, "PATH": path, **offline}
+    pip = installing(scene, "duckdb", programs)
+    yield {"ARCHIVE": archive, "QUERY": NAMES, **pip}
     shutil.rmtree(programs.parent)
 
 
 @remedy(Code.QUERY_EXTRA_MISSING, 2)
 def duckdb_is_not_wanted(scene: Scene) -> Iterator[Variables]:
     archive = scene.exported("app.tool", *TOOLS)
-    programs = without_duckdb(scene)
+    programs = without(scene, "duckdb")
     scene.elsewhere(f"{programs}/tallystick", "archive", "query", archive, NAMES, "--json", code=2)
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
     yield {"ARCHIVE": archive, "TABLE": "app.tool", "PART": "saw", "PATH": path}
