@@ -24,8 +24,7 @@ How to add a page and its remedies:
    they export are in force afterwards. The harness checks that the code was shown before the ``yield`` (by
    ``scene.ask``; for other processes call ``scene.see`` with their JSON), and that every block of every page
    is run by some scenario. ``system=True`` is for what needs tools beyond Python, make and Postgres's own.
-3. Take the code out of ``STILL_TO_COME`` in ``test_pages.py`` and write the index anew:
-   ``UPDATE_GOLDEN=1 pytest tests/remedies/test_pages.py``.
+3. Write the index anew: ``UPDATE_GOLDEN=1 pytest tests/remedies/test_pages.py``.
 
 ``scene.py`` has the stage: ``deploy``, ``in_mid_job``, ``time_passes``, ``finishes``, ``role``, ``editor``.
 """
