@@ -21,7 +21,7 @@ TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4 --dist loadgroup
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system tools lint lint-infra bench lock clean
+.PHONY: help setup demo pictures test test-system crash tools lint lint-infra bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -68,7 +68,15 @@ test: $(READY) ## Run the tests that need Python and make only
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries.
 test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "server or system" tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep" tests $(ARGS)
+
+# Where the sweeps leave what they tried, one JSON line for each kind of call.
+RESULTS ?= build/crash
+
+crash: $(READY) tools ## Kill, fail and stop ticks at every system call they make (Linux on x86-64; minutes)
+	rm -rf $(RESULTS)
+	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash $(ARGS) || status=$$?; \
+	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
 
 tools:
 	@missing=; \
