@@ -51,7 +51,7 @@ def schedule(
     params = asked(kinds, operations) | {"ticked": list(ticked)}
     rows = control.transact(statement("shared.plans", "schedule"), params, repeatable=True)
     made = [row["id"] for row in rows if row["id"] is not None]
-    return Scheduled(made, rows[0]["oldest_due_seconds"])
+    return Scheduled(made, round(rows[0]["oldest_due_seconds"], 3))
 
 
 def asked(
