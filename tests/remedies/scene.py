@@ -31,7 +31,7 @@ POSTGRES = os.environ.get("TALLYSTICK_TEST_PG_BIN")
 # Settings that a remedy exports are those its check works with.
 KEPT = ("TALLYSTICK_", "PG")
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
-SECONDS = 60
+SECONDS = 100
 
 numbers = itertools.count(1)
 
