@@ -86,6 +86,7 @@ tools:
 	need sha256sum coreutils; \
 	need unshare util-linux; \
 	need strace strace; \
+	need faketime faketime; \
 	need $(POSTGRES_15)/initdb postgresql-15; \
 	if [ -n "$$missing" ]; then \
 	  echo "make test-system: missing Debian packages:$$missing" >&2; \

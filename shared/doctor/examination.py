@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -122,41 +123,49 @@ def _plans(notes: _Notes, control: Database, facts: ControlFacts) -> None:
 
 
 def _sources(notes: _Notes) -> None:
+    """Look at each database that rows are read from, once, with the kinds whose tables it has."""
     installation = notes.ground.installation
     if installation.kinds_problem is not None:
         notes.add(of_error(installation.kinds_problem, Subject.SOURCE))
     if not notes.ground.sources:
         notes.skipped[Subject.SOURCE] = Code.DATABASE_URL_MISSING
     planned = notes.schedule.planned_kinds if notes.schedule else frozenset()
-    for name, connection in notes.ground.sources.items():
+    databases: dict[str, list[str]] = {}
+    for name, dsn in installation.sources.items():
+        databases.setdefault(dsn, []).append(name)
+    for dsn, names in databases.items():
         # Built-in kinds are looked at where they are made use of.
         kinds = [
             kind
             for kind in installation.kinds.values()
-            if kind.source == name and (name == "application" or kind.name in planned)
+            if kind.source in names and (kind.source == "application" or kind.name in planned)
         ]
-        if kinds or name == "application":
-            _source(notes, name, connection, kinds, planned)
+        if not kinds and "application" not in names:
+            continue
+        is_control = dsn == installation.control_dsn
+        if is_control and "control" not in notes.clocks:
+            # It did not answer a moment ago, and that was said.
+            notes.skipped[Subject.SOURCE] = notes.skipped[Subject.SCHEDULE]
+            continue
+        connection = notes.ground.sources[names[0]]
+        _source(notes, connection, kinds, planned, is_control=is_control)
 
 
 def _source(
     notes: _Notes,
-    name: str,
     connection: SourceConnection,
     kinds: list[NamedKind],
     planned: frozenset[str],
+    *,
+    is_control: bool,
 ) -> None:
     """Look at one source, and hold its kinds against their tables."""
     try:
         facts = source.look(connection, kinds)
     except Trouble as trouble:
-        # Where it is the control database too, that was said.
-        if not notes.findings[Subject.DATABASE] or not _is_control(notes, name):
-            notes.add(source.trouble_found(trouble))
-        else:
-            notes.skipped[Subject.SOURCE] = Code(notes.findings[Subject.DATABASE][0].code)
+        notes.add(source.trouble_found(trouble))
         return
-    if not _is_control(notes, name):
+    if not is_control:
         notes.clocks["source"] = facts.clock
     notes.add(*source.judged(facts))
 
@@ -170,12 +179,7 @@ def _source(
             notes.add(*source.judged_kind(found, facts.row["role"], planned=is_planned))
 
     for kind in kinds:
-        notes.check(Subject.SOURCE, lambda kind=kind: survey(kind))  # type: ignore[misc]
-
-
-def _is_control(notes: _Notes, name: str) -> bool:
-    installation = notes.ground.installation
-    return installation.sources[name] == installation.control_dsn
+        notes.check(Subject.SOURCE, partial(survey, kind))
 
 
 def _volume(notes: _Notes, control: Database | None) -> None:

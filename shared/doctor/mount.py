@@ -34,7 +34,12 @@ def mounts() -> tuple[Mount, ...]:
         text = TABLE.read_text("utf-8", "backslashreplace")
     except OSError:
         return ()
-    return tuple(filter(None, map(_parsed, text.splitlines())))
+    return parsed(text)
+
+
+def parsed(text: str) -> tuple[Mount, ...]:
+    """Read a table of mounts, one to a line; passes over what is no line of one."""
+    return tuple(filter(None, map(_line, text.splitlines())))
 
 
 def holding(table: tuple[Mount, ...], directory: Path) -> Mount | None:
@@ -64,7 +69,7 @@ def judged(mount: Mount) -> list[Finding]:
     ]
 
 
-def _parsed(line: str) -> Mount | None:
+def _line(line: str) -> Mount | None:
     parts = line.split(" ")
     if len(parts) < 4:  # noqa: PLR2004 - device, point, kind, options
         return None
