@@ -10,8 +10,9 @@ from shared.db import migrate
 from shared.db.statement import statement
 from shared.doctor.clocks import Reading, reading
 from shared.doctor.finding import Finding, Severity, Subject, of_error
-from shared.doctor.grants import control_grants
+from shared.doctor.grants import control_grants, prune_grants
 from shared.errors import Code, Refused
+from shared.operations.removal import STAYS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +49,8 @@ def not_configured(installation: Installation) -> Finding:
 def look(control: Database) -> ControlFacts:
     """Ask the database; raises ``Passing`` or ``Refused`` when it does not answer us."""
     before = time.time()
-    (row,) = control.transact(statement("shared.doctor", "control_facts"), {}, repeatable=True)
+    params = {"pruned": list(STAYS)}
+    (row,) = control.transact(statement("shared.doctor", "control_facts"), params, repeatable=True)
     clock = reading(before, row["now"], time.time())
     if not row["migrations_there"]:
         return ControlFacts(row, clock, {})
@@ -64,11 +66,19 @@ def judged(facts: ControlFacts) -> list[Finding]:
     if facts.applied is not None and (problem := _schema_problem(facts.applied)):
         findings.append(of_error(problem, Subject.DATABASE))
     if lines := control_grants(facts.row):
-        params = {"cause": "control", "role": facts.row["role"]}
-        findings.append(
-            Finding(Code.GRANT_MISSING, Subject.DATABASE, Severity.ERROR, params, lines)
-        )
+        findings.append(_granted(facts.row, "control", lines))
     return findings
+
+
+def judged_pruning(facts: ControlFacts, *, planned: bool) -> list[Finding]:
+    """Return what is missing of the privileges that only pruning needs, where it is ``planned``."""
+    lines = prune_grants(facts.row) if planned else ()
+    return [_granted(facts.row, "prune", lines)] if lines else []
+
+
+def _granted(row: dict[str, Any], cause: str, lines: tuple[str, ...]) -> Finding:
+    params = {"cause": cause, "role": row["role"]}
+    return Finding(Code.GRANT_MISSING, Subject.DATABASE, Severity.ERROR, params, lines)
 
 
 def _schema_problem(applied: dict[int, str]) -> Refused | None:

@@ -42,6 +42,7 @@ class _Notes:
     )
     skipped: dict[Subject, Code] = field(default_factory=dict)
     clocks: dict[str, Reading] = field(default_factory=dict)
+    usable: bool = False
     schedule: ScheduleFacts | None = None
     jobs: list[Row] = field(default_factory=list)
     trial: Trial | None = None
@@ -98,12 +99,14 @@ def _control(notes: _Notes) -> Database | None:
         facts = database.look(control)
         notes.clocks["control"] = facts.clock
         notes.add(*database.judged(facts))
-        if not notes.findings[Subject.DATABASE]:
+        notes.usable = not notes.findings[Subject.DATABASE]
+        if notes.usable:
             _plans(notes, control, facts)
 
     notes.check(Subject.DATABASE, look)
-    if not (found := notes.findings[Subject.DATABASE]):
+    if notes.usable:
         return control
+    found = notes.findings[Subject.DATABASE]
     # Said once: the same cause keeps all of these unseen.
     notes.skipped |= dict.fromkeys(NEEDS_CONTROL, Code(found[0].code))
     return None
@@ -120,6 +123,8 @@ def _plans(notes: _Notes, control: Database, facts: ControlFacts) -> None:
 
     notes.check(Subject.SCHEDULE, plans)
     notes.check(Subject.JOBS, open_jobs)
+    pruning = notes.schedule is not None and "prune" in notes.schedule.planned_operations
+    notes.add(*database.judged_pruning(facts, planned=pruning))
 
 
 def _sources(notes: _Notes) -> None:

@@ -25,11 +25,20 @@ def control_grants(row: dict[str, Any]) -> tuple[str, ...]:
         return tuple(lines)
     if not row["schema_usage"]:
         lines.append(f"GRANT USAGE ON SCHEMA {quoted(SCHEMA)} TO {role};")
+    return (*lines, *_on_tables(row, role, deleting=False))
+
+
+def prune_grants(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return what a user of the control database lacks of what only pruning asks for."""
+    return tuple(_on_tables(row, quoted(row["role"]), deleting=True))
+
+
+def _on_tables(row: dict[str, Any], role: str, *, deleting: bool) -> list[str]:
     by_table: dict[str, list[str]] = {}
     for each in row["missing"]:
-        by_table.setdefault(each["table"], []).append(each["privilege"])
-    lines += [_on_table(SCHEMA, table, privileges, role) for table, privileges in by_table.items()]
-    return tuple(lines)
+        if (each["privilege"] == "DELETE") is deleting:
+            by_table.setdefault(each["table"], []).append(each["privilege"])
+    return [_on_table(SCHEMA, table, privileges, role) for table, privileges in by_table.items()]
 
 
 def source_grants(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:

@@ -46,6 +46,11 @@ class ScheduleFacts:
         """Return the kinds that have an enabled plan."""
         return frozenset(plan["kind"] for plan in self.plans if plan["enabled"] and plan["kind"])
 
+    @property
+    def planned_operations(self) -> frozenset[str]:
+        """Return the operations that have an enabled plan."""
+        return frozenset(plan["operation"] for plan in self.plans if plan["enabled"])
+
     def scan_of(self, storage_id: str | None) -> Row | None:
         """Return the plan that scans a volume, if there is one."""
         for plan in self.plans:
@@ -67,7 +72,7 @@ def look(control: Database, now: datetime) -> ScheduleFacts:
 def stopped(facts: ScheduleFacts) -> list[Finding]:
     """Return the operations with enabled plans that nobody ticks for, whether or not anything is due."""
     findings = []
-    for operation in sorted({plan["operation"] for plan in facts.plans if plan["enabled"]}):
+    for operation in sorted(facts.planned_operations):
         last = facts.ticks.get(operation)
         params: dict[str, Any] = {"operation": operation}
         if last is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from shared.db.migrate import migrations
 from tests.doctor.ward import Ward
 
 Found = dict[str, Any]
@@ -120,6 +121,11 @@ def missing_grants(ward: Ward) -> None:
     )
 
 
+def missing_grants_of_pruning(ward: Ward) -> None:
+    ward.do("plan", "set", "--operation", "prune", "--enable")
+    ward.sql("UPDATE tallystick.plan SET next_run_at = now() + interval '1 h'")
+
+
 def missing_grants_of_the_source(ward: Ward) -> None:
     ward.sql(
         f"REVOKE SELECT ON app.line FROM {ward.role}",
@@ -140,11 +146,24 @@ def missing_index(ward: Ward) -> None:
 
 
 def old_schema(ward: Ward) -> None:
+    """Put a database of the first release in place of this one."""
     # Who migrates owns the schema.
     ward.setenv(DATABASE_URL=ward.owner_dsn)
+    first = migrations()[0]
     ward.sql(
-        "DROP TABLE tallystick.last_tick", "DELETE FROM tallystick.migration WHERE version > 1"
+        "DROP SCHEMA tallystick CASCADE",
+        "CREATE SCHEMA tallystick",
+        "CREATE TABLE tallystick.migration (version integer PRIMARY KEY, name text NOT NULL,"
+        " digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())",
+        first.text,
+        f"INSERT INTO tallystick.migration VALUES (1, '{first.name}', '{first.digest}')",
     )
+
+
+def command_and_plans(ward: Ward, found: Found) -> None:
+    """Run the printed command, and set up in the new schema what was set up in the old one."""
+    command(ward, found)
+    ward.set_up()
 
 
 def drifted_ledger(ward: Ward) -> None:
@@ -236,13 +255,14 @@ FAULTS = {
     "schedule never begun": Fault(schedule_never_begun, ("NO_TICK/never",), (loop,)),
     "overdue plan": Fault(overdue_plan, ("PLAN_OVERDUE",)),
     "missing grants": Fault(missing_grants, ("GRANT_MISSING/control",), (sql,)),
+    "missing grants of pruning": Fault(missing_grants_of_pruning, ("GRANT_MISSING/prune",), (sql,)),
     "missing grants of the source": Fault(
         missing_grants_of_the_source, ("GRANT_MISSING/source",), (sql,)
     ),
     "hidden activity": Fault(hidden_activity, ("ACTIVITY_HIDDEN",), (sql,)),
     "row security": Fault(row_security, ("ROW_SECURITY",), (sql,)),
     "missing index": Fault(missing_index, ("NO_INDEX_FOR_ORDER",), (sql,)),
-    "old schema": Fault(old_schema, ("SCHEMA_OLDER",)),
+    "old schema": Fault(old_schema, ("SCHEMA_OLDER",), (command_and_plans,)),
     "drifted ledger": Fault(drifted_ledger, ("LEDGER_DRIFT",)),
     "drifted ledger without a scan": Fault(
         drifted_ledger_without_a_scan, ("LEDGER_DRIFT/no-scan",)

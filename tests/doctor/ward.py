@@ -67,6 +67,13 @@ class Ward:
         assert answered.code == code, (command, answered)
         return answered
 
+    def set_up(self) -> None:
+        """Plan an archive and a scan, and tick until both are done."""
+        self.do("policy", "set", "orders", "--after", "365d")
+        self.do("plan", "set", "orders", "--batch-size", "20", "--enable")
+        self.do("plan", "set", "--operation", "scan", "--enable")
+        self.do("tick", "--until-idle")
+
     def doctor(self, *options: str) -> dict[str, Any]:
         """Return what the doctor says; its exit code must fit."""
         answered = self.shell("doctor", "--json", *options)
@@ -124,10 +131,7 @@ def a_ward(database: str, shell: Shell, patch: pytest.MonkeyPatch) -> Iterator[W
         ward = Ward(shell, database, role, root, patch)
         ward.sql(OWN_PRIVILEGES.replace("{role}", role))
         ward.setenv(DATABASE_URL=urlunsplit(own), ARCHIVE_MAX_BYTES=1024**3)
-        ward.do("policy", "set", "orders", "--after", "365d")
-        ward.do("plan", "set", "orders", "--batch-size", "20", "--enable")
-        ward.do("plan", "set", "--operation", "scan", "--enable")
-        ward.do("tick", "--until-idle")
+        ward.set_up()
         yield ward
     finally:
         shutil.rmtree(home)

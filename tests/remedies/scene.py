@@ -22,6 +22,7 @@ import psycopg
 import pytest
 
 from shared.errors import Code
+from shared.plans.outlook import Standing
 from tests.golden.scenario import KINDS, Shell, deployed
 from tests.worlds import rows
 
@@ -44,7 +45,7 @@ Play = Callable[["Scene"], Iterator[Variables]]
 class Scenario:
     """One way to a code, and which of its page's blocks (from 1, in this order) lead out of it."""
 
-    code: Code
+    code: Code | Standing
     blocks: tuple[int, ...]
     play: Play
     system: bool
@@ -57,7 +58,7 @@ class Scenario:
 SCENARIOS: list[Scenario] = []
 
 
-def remedy(code: Code, *blocks: int, system: bool = False) -> Callable[[Play], Play]:
+def remedy(code: Code | Standing, *blocks: int, system: bool = False) -> Callable[[Play], Play]:
     """Register a generator: trouble before its ``yield`` of variables, the check that it is gone after it."""
 
     def registered(play: Play) -> Play:

@@ -19,12 +19,21 @@ from handlers.cli import app
 from shared.errors import Code, Refused
 from shared.messages import pages
 from shared.messages.pages import Page
+from shared.plans.outlook import Standing
 from tests.remedies.scene import Scene
 
 INDEX = Path(__file__).parents[2] / "docs" / "how-to" / "errors.md"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 PAGES = {page.code: page for page in pages.listed()}
 
+# How a plan or job can stand that somebody has to do something about: `tallystick doctor` finds it.
+STANDING_STILL = (
+    Standing.JOB_FAILED,
+    Standing.JOB_PAUSED,
+    Standing.NAMESPACE_DISABLED,
+    Standing.NO_TICK,
+    Standing.PLAN_STALE,
+)
 SECTIONS = ["Why", "What to do", "What is kept safe"]
 SUMMARY_MAX = 100
 LINES_MIN, LINES_MAX = 15, 45
@@ -44,7 +53,7 @@ deployment keeps the settings of every node.
 
 
 def test_every_code_has_a_page_and_every_page_is_of_a_code() -> None:
-    assert PAGES.keys() == {str(code) for code in Code}
+    assert PAGES.keys() == {str(code) for code in (*Code, *STANDING_STILL)}
 
 
 @pytest.mark.parametrize("code", PAGES)
