@@ -14,7 +14,7 @@ from handlers.cli import run
 from shared.archive import kinds as kinds_file
 from shared.errors import Code, Refused
 from shared.jobs.model import State
-from shared.plans.sweep import sweep
+from shared.plans.sweep import sweep, sweep_volume
 from tests import worlds
 from tests.operations.stage import (
     Stage,
@@ -171,3 +171,25 @@ def test_the_commands_show_what_came_late_and_how_to_bring_it_in(
     assert made["kind"] == "notes"
     here.until_idle()
     assert asked("plan", "list")["items"][0]["late_rows"] == 0
+
+
+def volume_refusal(here: Stage) -> tuple[Code, str]:
+    with closing(control(here.control)) as db, pytest.raises(Refused) as caught:
+        sweep_volume(db, "default", here.storage_id, SIGNED)
+    problem = caught.value
+    return problem.code, str(problem.params.get("cause"))
+
+
+def test_a_volume_is_scanned_now_and_its_plan_keeps_its_slot(here: Stage) -> None:
+    assert volume_refusal(here) == (Code.PLAN_MISSING, "scan")
+    plan(here, None)
+    here.until_idle()
+    before = rows(here.control, PLAN)
+    with closing(control(here.control)) as db:
+        made = sweep_volume(db, "default", here.storage_id, SIGNED)
+    assert rows(here.control, PLAN) == before
+    assert volume_refusal(here) == (Code.JOB_OPEN, "sweep")
+    here.until_idle()
+    assert (jobs(here)[-1].id, jobs(here)[-1].state) == (made, State.SUCCEEDED)
+    execute(here.control, "UPDATE tallystick.plan SET enabled = false")
+    assert volume_refusal(here) == (Code.PLAN_DISABLED, "scan")
