@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.doctor.finding import worst
 from shared.messages import words
+from shared.plans.difference import set_since
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,6 +153,7 @@ def policy(row: Row, namespace: str) -> Json:
         "after_days": row["after_days"],
         "enabled": row["enabled"],
         "revision": str(row["revision"]),
+        "drift": _set_since(row),
         "updated_at": time(row["updated_at"]),
     }
 
@@ -175,6 +177,7 @@ def plan(row: Row, namespace: str) -> Json:
         "next_run_at": time(row["next_run_at"]),
         "active_job_id": str(active) if active else None,
         "late_rows": row.get("late_rows"),
+        "drift": _set_since(row),
         "updated_at": time(row["updated_at"]),
     }
 
@@ -334,6 +337,13 @@ def report(report: Report) -> Json:
         "seconds": report.seconds,
         "phases": dict(report.phases),
     }
+
+
+def _set_since(row: Row) -> list[Json]:
+    return [
+        {"name": each.name, "applied": each.before, "now": each.after}
+        for each in set_since(row, row["applied"])
+    ]
 
 
 def _about(job: Job | None) -> Json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from handlers.cli import (
+    applying,
     archive,
     database,
     demo,
@@ -51,6 +52,7 @@ GROUPS = {
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 app.command("migrate")(database.migrate)
+app.command("apply")(applying.apply)
 app.command("tick")(ticking.tick)
 app.command("run")(ticking.run)
 app.command("doctor")(doctoring.doctor)

@@ -105,8 +105,8 @@ def preview(
     """
     from handlers.cli.session import configured
     from shared.archive import preview as previewing
-    from shared.archive.kinds import seconds_of
     from shared.archive.opening import End
+    from shared.archive.retention import seconds_of
     from shared.clock import Deadline
 
     settings = configured()

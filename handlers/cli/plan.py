@@ -190,6 +190,7 @@ def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | No
 def _list(out: Console, items: list[Json]) -> None:
     """Print the plans, then of each one why it stands as it does."""
     from handlers import shape
+    from handlers.cli.applying import show_drift
     from handlers.cli.looking import left, reason
     from handlers.cli.table import short, table
     from shared.messages.template import seconds_text
@@ -220,6 +221,7 @@ def _list(out: Console, items: list[Json]) -> None:
         if item["late_rows"]:
             late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
             out.print(f"  {late['message']}\n    {late['next']}", soft_wrap=True)
+        show_drift(out, item)
 
 
 def _name(item: Json) -> str:

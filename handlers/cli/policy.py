@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from handlers.cli.options import (
 )
 from handlers.cli.values import days
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 app = typer.Typer(help="How old rows must be before they are archived.", no_args_is_help=True)
 
 
@@ -24,6 +27,7 @@ app = typer.Typer(help="How old rows must be before they are archived.", no_args
 def list_(namespace: NamespaceOption = None) -> Answer:
     """Show the policies."""
     from handlers import shape
+    from handlers.cli.applying import show_drift
     from handlers.cli.session import session
     from handlers.cli.table import minute, table
     from shared.plans import namespaces, policies
@@ -41,16 +45,18 @@ def list_(namespace: NamespaceOption = None) -> Answer:
         )
         for item in items
     ]
-    return Answer(
-        {"items": items},
-        lambda out: table(
-            out,
-            columns,
-            rows,
-            "There are no policies. `tallystick policy set KIND --after 365d --reason TEXT` makes one.",
-            folds=["NAMESPACE", "KIND"],
-        ),
+    empty = (
+        "There are no policies. `tallystick policy set KIND --after 365d --reason TEXT` makes one."
     )
+
+    def show(out: Console) -> None:
+        table(out, columns, rows, empty, folds=["NAMESPACE", "KIND"])
+        for item in items:
+            if item["drift"]:
+                out.print(f"\n{item['namespace']}/{item['kind']}", soft_wrap=True)
+                show_drift(out, item)
+
+    return Answer({"items": items}, show)
 
 
 @app.command("set")

@@ -49,6 +49,23 @@ def days(text: str) -> int:
     return seconds // DAY_SECONDS
 
 
+def as_duration(seconds: int) -> str:
+    """Return seconds as they are written for us, exactly: ``90m``, ``24h``, ``7d``."""
+    for unit, size_ in (("d", DAY_SECONDS), ("h", 3600), ("m", 60)):
+        # A day is written 24h, as everybody does.
+        if seconds % size_ == 0 and (unit != "d" or seconds > DAY_SECONDS):
+            return f"{seconds // size_}{unit}"
+    return f"{seconds}s"
+
+
+def as_size(number: int) -> str:
+    """Return bytes as they are written for us, exactly: ``256MiB``, or a plain number."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if number and number % UNITS[unit.lower()] == 0:
+            return f"{number // UNITS[unit.lower()]}{unit}"
+    return str(number)
+
+
 def sha256(text: str) -> str:
     """Return a digest in lowercase hex digits."""
     digest = text.strip().lower()

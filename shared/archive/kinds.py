@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from shared.archive.retention import History, Prune, Retention, Scan, Strict
 from shared.catalog.names import parse_table
 from shared.errors import Code, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-DURATION = re.compile(r"(\d{1,6})([smhd])")
-UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # A condition that reads the clock would give the pages of one job different rows.
 CLOCK = re.compile(
     r"\b(now|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|random)\s*\("
@@ -44,11 +45,7 @@ def _condition(text: str | None) -> str | None:
     return text
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Related(_Strict):
+class Related(Strict):
     """A table whose rows travel with their parent's; None stands for what a declared foreign key says."""
 
     table: str
@@ -62,11 +59,11 @@ class Related(_Strict):
     _where = field_validator("where")(_condition)
 
 
-class Kind(_Strict):
+class Kind(Retention):
     """One kind as its file says it; see the reference for what each member means.
 
-    ``after``, ``every`` and ``batch`` are proposals for its policy and plan and no part of the
-    definition that jobs are bound to.
+    How old and how often is what ``apply`` makes its policy and plan of, and no part of the definition
+    that jobs are bound to.
     """
 
     root: str
@@ -78,10 +75,7 @@ class Kind(_Strict):
     where: str | None = None
     time_zone: str = "UTC"
     time_unit: TimeUnit | None = None
-    related: list[Related] = []
-    after: str | None = None
-    every: str | None = None
-    batch: int | None = None
+    related: list[Related] = Field(default=[])
 
     _root = field_validator("root")(_table)
     _where = field_validator("where")(_condition)
@@ -101,18 +95,11 @@ class Kind(_Strict):
             raise ValueError("table_twice")
         return self
 
-    @field_validator("after", "every")
-    @classmethod
-    def _duration(cls, text: str | None) -> str | None:
-        if text is not None:
-            seconds_of(text)
-        return text
-
     def definition(self, source: Where) -> dict[str, Any]:
         """Return the canonical definition: what a job stores and a manifest shows."""
         return {
             "source": source,
-            **self.model_dump(mode="json", exclude={"after", "every", "batch", "belongs_to"}),
+            **self.model_dump(mode="json", exclude={*Retention.model_fields, "belongs_to"}),
         }
 
 
@@ -135,12 +122,29 @@ class NamedKind:
         return None if self.kind.namespace else self.kind.belongs_to
 
 
-def seconds_of(text: str) -> int:
-    """Return the seconds of ``365d``, ``24h``, ``30m`` or ``10s``; raises ``ValueError`` for others."""
-    match = DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError("duration")
-    return int(match[1]) * UNIT_SECONDS[match[2]]
+@dataclass(frozen=True)
+class KindsFile:
+    """A kinds file: its own kinds, and what it says of the node's volume and of our own history.
+
+    ``history_of`` holds what is said of each built-in kind, ``named`` those that have a table of their own,
+    ``prune`` how often archived rows of our own history are removed. All are empty without ``[history]``.
+    """
+
+    path: Path
+    sha256: str
+    kinds: tuple[NamedKind, ...]
+    scan: Scan | None
+    prune: Prune | None
+    history_of: Mapping[str, Retention]
+    named: frozenset[str]
+
+    def elsewhere(self, namespace: str) -> tuple[NamedKind, ...]:
+        """Return the kinds that the file has policies for, but in other namespaces."""
+        return tuple(
+            each
+            for each in self.kinds
+            if each.kind.after is not None and each.only_namespace not in (None, namespace)
+        )
 
 
 def load(path: Path | None) -> dict[str, NamedKind]:
@@ -148,20 +152,31 @@ def load(path: Path | None) -> dict[str, NamedKind]:
 
     Raises ``Refused`` (KINDS_INVALID) with every problem of the file, each with its place.
     """
-    kinds = {each.name: each for each in builtin()}
-    if path is None:
-        return kinds
+    own = read(path).kinds if path is not None else ()
+    return {each.name: each for each in (*builtin(), *own)}
+
+
+def read(path: Path) -> KindsFile:
+    """Return what the deployment's file says; raises ``Refused`` (KINDS_INVALID) with every problem."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = {"place": "", "problem": type(error).__name__}
         raise Refused(Code.KINDS_INVALID, file=str(path), problems=[problem]) from error
-    for each in parse(text, str(path), "application"):
-        if each.name in kinds:
-            problem = {"place": f"kinds.{each.name}", "problem": "builtin_name"}
-            raise Refused(Code.KINDS_INVALID, file=str(path), problems=[problem])
-        kinds[each.name] = each
-    return kinds
+    return file_of(text, path)
+
+
+def differing(asked: Iterable[NamedKind], node: Mapping[str, NamedKind]) -> list[NamedKind]:
+    """Return the kinds of a file that are to have a policy, and that a node knows otherwise or not at all."""
+    return [
+        each
+        for each in asked
+        if each.kind.after is not None
+        and (
+            (known := node.get(each.name)) is None
+            or (known.definition, known.only_namespace) != (each.definition, each.only_namespace)
+        )
+    ]
 
 
 @cache
@@ -172,33 +187,108 @@ def builtin() -> tuple[NamedKind, ...]:
 
 
 def parse(text: str, file: str, source: Where) -> tuple[NamedKind, ...]:
-    """Read the text of a kinds file; raises ``Refused`` with every problem found."""
+    """Read the kinds of a text; raises ``Refused`` with every problem found."""
+    top, problems = _members(text, file, frozenset({"kinds"}))
+    found = _kinds(top, source, problems)
+    _refuse(file, problems)
+    return found
+
+
+def file_of(text: str, path: Path) -> KindsFile:
+    """Read the text of a deployment's kinds file; raises ``Refused`` with every problem found."""
+    file = str(path)
+    top, problems = _members(text, file, frozenset({"kinds", "scan", "history"}))
+    ours = frozenset(each.name for each in builtin())
+    kinds = _kinds(top, "application", problems)
+    problems += [
+        {"place": f"kinds.{each.name}", "problem": "builtin_name"}
+        for each in kinds
+        if each.name in ours
+    ]
+    scan = _read_table(Scan, top["scan"], "scan", problems) if "scan" in top else None
+    history, prune, named = _history(top.get("history"), ours, problems)
+    _refuse(file, problems)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return KindsFile(path, digest, kinds, scan, prune, history, named)
+
+
+def _members(
+    text: str, file: str, known: frozenset[str]
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
     try:
         top = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem = {"place": "", "problem": str(error)}
         raise Refused(Code.KINDS_INVALID, file=file, problems=[problem]) from error
-    problems = [
-        {"place": name, "problem": "unknown_member"} for name in sorted(set(top) - {"kinds"})
-    ]
+    return top, [{"place": name, "problem": "unknown_member"} for name in sorted(set(top) - known)]
+
+
+def _kinds(
+    top: dict[str, Any], source: Where, problems: list[dict[str, str]]
+) -> tuple[NamedKind, ...]:
     tables = top.get("kinds", {})
     if not isinstance(tables, dict):
         problems.append({"place": "kinds", "problem": "not_a_table"})
-        tables = {}
+        return ()
     found = []
     for name, value in tables.items():
         if not KIND_NAME.fullmatch(name):
             problems.append({"place": f"kinds.{name}", "problem": "name"})
-        try:
-            found.append(NamedKind(name, source, Kind.model_validate(value)))
-        except ValidationError as error:
-            problems += [_problem(name, dict(each)) for each in error.errors()]
-    if problems:
-        raise Refused(Code.KINDS_INVALID, file=file, problems=problems)
+        kind = _read_table(Kind, value, f"kinds.{name}", problems)
+        if kind is not None:
+            found.append(NamedKind(name, source, kind))
     return tuple(found)
 
 
-def _problem(name: str, error: dict[str, Any]) -> dict[str, str]:
-    place = ".".join(["kinds", name, *(str(part) for part in error["loc"])])
+def _history(
+    value: object, ours: frozenset[str], problems: list[dict[str, str]]
+) -> tuple[dict[str, Retention], Prune | None, frozenset[str]]:
+    """Return what is said of each built-in kind, of pruning, and which kinds have a table of their own."""
+    nothing: tuple[dict[str, Retention], None, frozenset[str]] = ({}, None, frozenset())
+    if value is None:
+        return nothing
+    members = value if isinstance(value, dict) else {}
+    tables = {
+        name: each
+        for name, each in members.items()
+        if name in {*ours, "prune"} and isinstance(each, dict)
+    }
+    general = {name: each for name, each in members.items() if name not in tables}
+    read = _read_table(History, general if isinstance(value, dict) else value, "history", problems)
+    if read is None:
+        return nothing
+    found: dict[str, Retention] = {}
+    for name in ours:
+        place = f"history.{name}"
+        own = _read_table(History, general | tables.get(name, {}), place, problems)
+        if own is not None:
+            found[name] = own
+    # How much is removed at a time is no matter of how much is archived at a time.
+    often = {"every": read.every, "enabled": read.enabled} | tables.get("prune", {})
+    prune = _read_table(Prune, often, "history.prune", problems)
+    return found, prune, frozenset(tables) & ours
+
+
+Table = TypeVar("Table", bound=Strict)
+
+
+def _read_table(
+    model: type[Table], value: object, place: str, problems: list[dict[str, str]]
+) -> Table | None:
+    """Read one table of the file; its problems join the others, each with its place."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems += [_problem(place, dict(each)) for each in error.errors()]
+        return None
+
+
+def _refuse(file: str, problems: list[dict[str, str]]) -> None:
+    if problems:
+        raise Refused(Code.KINDS_INVALID, file=file, problems=problems)
+
+
+def _problem(place: str, error: dict[str, Any]) -> dict[str, str]:
+    where = ".".join([place, *(str(part) for part in error["loc"])])
     cause = error.get("ctx", {}).get("error")
-    return {"place": place, "problem": str(cause) if cause else str(error["type"])}
+    return {"place": where, "problem": str(cause) if cause else str(error["type"])}

@@ -21,6 +21,7 @@ BUDGET_MAX = 1024 * 1024 * MEBIBYTE
 INTERVAL_MIN_SECONDS = 3600
 INTERVAL_MAX_SECONDS = 30 * 24 * 3600
 BATCH_MAX = 100_000
+AFTER_MAX_DAYS = 36_500
 
 # Twelve failures of one unit wait 10 s, 20 s, ... up to an hour: 1.7 to 3.4 hours with the jitter.
 FAILURES_MAX = 12

@@ -60,19 +60,31 @@ def put(control: Database, namespace: str, wanted: PlanChange, signature: Signat
     """
     with control.transaction() as connection:
         owner = namespaces.lock(connection, namespace)
-        before = locked(connection, owner["id"], wanted)
-        namespaces.seen(before, signature)
-        params = _values(before, wanted)
-        _require_volume(connection, params["storage_id"])
-        params |= {"namespace_id": owner["id"], "reason": signature.reason}
-        params |= {"policy_revision": _policy_revision(connection, owner["id"], wanted, params)}
-        name = "update_plan" if before else "insert_plan"
-        if before:
-            params["plan_id"] = before["id"]
-        after = connection.execute(statement("shared.plans", name), params).fetchone()
-        assert after is not None  # noqa: S101 - the row is locked or new
-        change = Change("set", "plan", str(after["id"]), owner["id"], before, after)
-        record(connection, signature, change)
+        return change(connection, owner, wanted, signature)
+
+
+def change(
+    connection: psycopg.Connection[Row],
+    owner: Row,
+    wanted: PlanChange,
+    signature: Signature,
+    action: str = "set",
+) -> Row:
+    """Do what ``put`` does within a transaction that has locked the namespace ``owner``."""
+    before = locked(connection, owner["id"], wanted)
+    namespaces.seen(before, signature)
+    params = _values(before, wanted)
+    _require_volume(connection, params["storage_id"])
+    params |= {"namespace_id": owner["id"], "reason": signature.reason}
+    params |= {"policy_revision": _policy_revision(connection, owner["id"], wanted, params)}
+    name = "update_plan" if before else "insert_plan"
+    if before:
+        params["plan_id"] = before["id"]
+    after = connection.execute(statement("shared.plans", name), params).fetchone()
+    assert after is not None  # noqa: S101 - the row is locked or new
+    record(
+        connection, signature, Change(action, "plan", str(after["id"]), owner["id"], before, after)
+    )
     return after
 
 

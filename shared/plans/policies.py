@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from shared.db.connect import Database, Row
 
-AFTER_MAX_DAYS = 36_500
 DEFAULTS: dict[str, Any] = {"after_days": 365, "enabled": True}
 
 
@@ -49,19 +48,30 @@ def put(control: Database, namespace: str, wanted: PolicyChange, signature: Sign
     """
     with control.transaction() as connection:
         owner = namespaces.lock(connection, namespace)
-        before = current(connection, owner["id"], wanted.kind)
-        namespaces.seen(before, signature)
-        kept = before or DEFAULTS
-        days = kept["after_days"] if wanted.after_days is None else wanted.after_days
-        enabled = kept["enabled"] if wanted.enabled is None else wanted.enabled
-        params = {
-            "namespace_id": owner["id"],
-            "kind": wanted.kind,
-            "after_days": rules.within(days, 0, AFTER_MAX_DAYS, "after_days"),
-            "enabled": enabled,
-        }
-        after = connection.execute(statement("shared.plans", "set_policy"), params).fetchone()
-        subject = f"{namespace}/{wanted.kind}"
-        record(connection, signature, Change("set", "policy", subject, owner["id"], before, after))
+        return change(connection, owner, wanted, signature)
+
+
+def change(
+    connection: psycopg.Connection[Row],
+    owner: Row,
+    wanted: PolicyChange,
+    signature: Signature,
+    action: str = "set",
+) -> Row:
+    """Do what ``put`` does within a transaction that has locked the namespace ``owner``."""
+    before = current(connection, owner["id"], wanted.kind)
+    namespaces.seen(before, signature)
+    kept = before or DEFAULTS
+    days = kept["after_days"] if wanted.after_days is None else wanted.after_days
+    enabled = kept["enabled"] if wanted.enabled is None else wanted.enabled
+    params = {
+        "namespace_id": owner["id"],
+        "kind": wanted.kind,
+        "after_days": rules.within(days, 0, rules.AFTER_MAX_DAYS, "after_days"),
+        "enabled": enabled,
+    }
+    after = connection.execute(statement("shared.plans", "set_policy"), params).fetchone()
+    subject = f"{owner['name']}/{wanted.kind}"
+    record(connection, signature, Change(action, "policy", subject, owner["id"], before, after))
     assert after is not None  # noqa: S101 - an upsert returns its row
     return after

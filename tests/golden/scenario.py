@@ -38,6 +38,12 @@ KINDS = """
 root = "app.orders"
 time = "placed_at"
 related = ["app.line"]
+after = "400d"
+every = "24h"
+batch = 20
+
+[scan]
+every = "168h"
 
 [kinds.nothing]
 root = "app.nothing"

@@ -15,6 +15,7 @@ from tests.golden.scenario import Shell, deployed
 FROZEN = Path(__file__).parent / "cli"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 SIGNED = ("--actor", "tester", "--reason", "a test needs it")
+DEFAULT = ("--namespace", "default")
 
 # In this order. What only looks is asked twice, for people and for machines; a change happens once.
 SETUP: tuple[tuple[str, ...], ...] = (
@@ -80,6 +81,13 @@ BY_JOB: tuple[tuple[str, ...], ...] = (
     ("volume", "adopt", *SIGNED, "--json"),
     ("volume", "show"),
     ("plan", "list"),
+    ("apply", "--check", *DEFAULT),
+    ("apply", *DEFAULT, *SIGNED),
+    ("plan", "set", "orders", "--every", "2h", *DEFAULT, "--actor", "ann", "--reason", "late"),
+    ("plan", "list"),
+    ("apply", "--check", *DEFAULT),
+    ("apply", *DEFAULT, *SIGNED, "--json"),
+    ("apply", *DEFAULT),
     ("settings",),
 )
 

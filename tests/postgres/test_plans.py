@@ -286,7 +286,7 @@ def test_a_refused_change_leaves_no_audit_entry(database: str, control: Database
     assert one(database, "SELECT count(*) FROM tallystick.audit_entry") == 0
 
 
-@pytest.mark.parametrize("days", [-1, policies.AFTER_MAX_DAYS + 1])
+@pytest.mark.parametrize("days", [-1, rules.AFTER_MAX_DAYS + 1])
 def test_a_policy_is_kept_within_bounds(control: Database, days: int) -> None:
     wanted = PolicyChange("invoices", after_days=days)
     error = refused(policies.put, control, "default", wanted, SIGNED)

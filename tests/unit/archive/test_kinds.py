@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from shared.archive import kinds
-from shared.archive.kinds import builtin, load, parse, seconds_of
+from shared.archive.kinds import builtin, load, parse
+from shared.archive.retention import seconds_of
 from shared.catalog.names import TableName, parse_table
 from shared.errors import Code, Refused
 
@@ -146,3 +148,121 @@ def test_a_conditions_text_is_kept_as_it_was_written() -> None:
     text = "a = 'now' -- not the clock\n  AND b"
     (kind,) = kinds.parse(f"[kinds.it]\n{GOOD}where = '''{text}'''", "f", "application")
     assert kind.definition["where"] == text
+
+
+NOT_TO_BE_APPLIED = {
+    "after that is not whole days": ('after = "36h"', ("it.after", "after_range")),
+    "after of more than a century": ('after = "36501d"', ("it.after", "after_range")),
+    "every below an hour": ('after = "1d"\nevery = "59m"', ("it.every", "every_range")),
+    "every above a month": ('after = "1d"\nevery = "31d"', ("it.every", "every_range")),
+    "a batch of none": ("batch = 0", ("it.batch", "batch_range")),
+    "a batch too large": ("batch = 100001", ("it.batch", "batch_range")),
+    "a size without a unit": ('max_bytes = "1048576"', ("it.max_bytes", "unit_of_size")),
+    "a budget too small": ('max_bytes = "1023KiB"', ("it.max_bytes", "size_range")),
+    "a budget too large": ('max_bytes = "2TiB"', ("it.max_bytes", "size_range")),
+    "a scope that is none": ('scope = "some"', ("it.scope", "literal_error")),
+    "how often without how old": ('every = "24h"', ("it", "every_alone")),
+    "a switch that is none": ('enabled = "no"', ("it.enabled", "bool_type")),
+}
+
+
+@pytest.mark.parametrize("what", NOT_TO_BE_APPLIED)
+def test_what_no_policy_or_plan_could_be_is_refused_when_the_file_is_read(what: str) -> None:
+    text, (place, problem) = NOT_TO_BE_APPLIED[what]
+    assert problems(f"[kinds.it]\n{GOOD}{text}") == {(f"kinds.{place}", problem)}
+
+
+def test_every_member_that_apply_reads_is_understood_and_is_no_part_of_the_definition() -> None:
+    text = (
+        'after = "365d"\nevery = "12h"\nbatch = 7\nmax_bytes = "256MiB"\nscope = "all"\n'
+        "enabled = false"
+    )
+    plain, full = (parse(f"[kinds.it]\n{GOOD}{more}", "f", "application")[0] for more in ("", text))
+    assert plain.definition == full.definition
+    kind = full.kind
+    assert (kind.after_days, kind.interval_seconds, kind.batch, kind.budget) == (
+        *(365, 43200),
+        *(7, 256 * 2**20),
+    )
+    assert (kind.scope, kind.enabled) == ("all", False)
+
+
+def of_file(text: str) -> kinds.KindsFile:
+    return kinds.file_of(text, Path("kinds.toml"))
+
+
+def file_problems(text: str) -> set[tuple[str, str]]:
+    with pytest.raises(Refused) as refused:
+        of_file(text)
+    listed = refused.value.params["problems"]
+    assert isinstance(listed, list)
+    return {(each["place"], each["problem"]) for each in listed}
+
+
+def test_the_tables_of_scan_and_history_are_read() -> None:
+    found = of_file(
+        '[scan]\nevery = "168h"\n[history]\nafter = "90d"\nevery = "24h"\n'
+        '[history.events]\nafter = "30d"\nenabled = false'
+    )
+    assert found.scan is not None
+    assert found.scan.interval_seconds == 604_800
+    assert found.prune is not None
+    assert (found.prune.interval_seconds, found.prune.batch, found.prune.enabled) == (
+        *(86400, None),
+        True,
+    )
+    assert found.named == {"events"}
+    assert set(found.history_of) == {each.name for each in builtin()}
+    events, audit = found.history_of["events"], found.history_of["audit"]
+    assert (events.after_days, events.interval_seconds, events.enabled) == (30, 86400, False)
+    assert (audit.after_days, audit.interval_seconds, audit.enabled) == (90, 86400, True)
+    plain = of_file("")
+    assert (plain.scan, plain.prune, plain.history_of) == (None, None, {})
+
+
+def test_archived_history_is_removed_as_often_as_it_is_archived_unless_the_file_says_otherwise() -> (
+    None
+):
+    text = '[history]\nafter = "90d"\nevery = "24h"\nbatch = 7\n[history.prune]\n'
+    found = [of_file(text + more).prune for more in ('every = "48h"', "enabled = false\nbatch = 9")]
+    assert [each and (each.interval_seconds, each.batch, each.enabled) for each in found] == [
+        (172800, None, True),
+        (86400, 9, False),
+    ]
+    assert of_file(text).named == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("scan = 1", {("scan", "model_type")}),
+        ("[scan]", {("scan.every", "missing")}),
+        ('[scan]\nevery = "1h"\nafter = "1d"', {("scan.after", "extra_forbidden")}),
+        ("history = 1", {("history", "model_type")}),
+        ('[history]\nafter = "90d"', {("history.every", "missing")}),
+        (
+            '[history]\nafter = "90d"\nevery = "1h"\n[history.invoices]\nafter = "1d"',
+            {("history.invoices", "extra_forbidden")},
+        ),
+        (
+            '[history]\nafter = "90d"\nevery = "1h"\n[history.audit]\nafter = "1h"',
+            {("history.audit.after", "after_range")},
+        ),
+        (
+            '[history]\nafter = "90d"\nevery = "1h"\n[history.prune]\nafter = "1d"',
+            {("history.prune.after", "extra_forbidden")},
+        ),
+        (f"[kinds.events]\n{GOOD}", {("kinds.events", "builtin_name")}),
+        ("[others]", {("others", "unknown_member")}),
+    ],
+)
+def test_a_problem_of_the_whole_file_is_named_with_its_place(
+    text: str, expected: set[tuple[str, str]]
+) -> None:
+    assert file_problems(text) == expected
+
+
+def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "kinds.toml"
+    file.write_bytes(b'[scan]\r\nevery = "1h"\r\n')
+    assert kinds.read(file).sha256 == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,3 @@
+UPDATE tallystick.plan SET applied = %(applied)s
+WHERE id = %(plan_id)s
+RETURNING *
