@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from shared.archive.kinds import builtin
+from shared.chain.frame import compressor
 from shared.clock import Deadline
 from shared.db.connect import Database
 from shared.errors import Code, Stale
@@ -52,6 +53,7 @@ from tests.operations.stage import (
     make_namespace,
     plan,
     plans_due,
+    text_of,
     units,
     wait_for,
 )
@@ -371,7 +373,15 @@ def no_directory(here: Stage, job: Job) -> None:
     directory(here, job).rename(here.root.parent / "moved")
 
 
-@pytest.mark.parametrize("harm", [missing, damaged, other_manifest, no_directory])
+def other_end(here: Stage, job: Job) -> None:
+    """A last file that follows on the others, and is another: only the confirmed tail tells."""
+    file = batch_files(here, job)[-1]
+    frame = compressor()
+    text = text_of(file).replace(b"tallystick test", b"somebody else's")
+    file.write_bytes(frame.compress(text) + frame.flush())
+
+
+@pytest.mark.parametrize("harm", [missing, damaged, other_manifest, no_directory, other_end])
 @pytest.mark.parametrize("with_units", [True, False])
 def test_a_file_that_is_not_what_was_confirmed_removes_nothing(
     here: Stage, harm: Callable[[Stage, Job], None], with_units: bool
@@ -386,7 +396,10 @@ def test_a_file_that_is_not_what_was_confirmed_removes_nothing(
         continue
     assert (report.outcome.ending, report.outcome.code) == (Ending.FAILED, Code.FILE_CHECK_FAILED)
     assert report.outcome.params["archive"] == str(job.id)
-    assert {"b", "c"} <= set(keys(here))
+    # The file whose digest is known proves its rows whatever became of the others.
+    assert {"c"} <= set(keys(here))
+    if not with_units:
+        assert keys(here) == ["a", "b", "c"]
 
 
 def test_a_file_that_was_restored_goes_on_and_one_that_is_lost_can_be_given_up(here: Stage) -> None:
@@ -542,4 +555,7 @@ def test_another_volume_has_its_own_place(here: Stage, tmp_path: Path) -> None:
     job = prune(there)
     assert job.input["from"] is None
     assert keys(there) == []
+    # Where it stood on the first volume is in a job that a newer one on the other volume does not replace.
+    archive(there, "tasks")
+    prune(there)
     assert prune(here).input["from"] is not None
