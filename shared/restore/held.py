@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
+from shared.errors import Code, Refused
 from shared.restore.archives import named
 from shared.restore.rows import blocks
 from shared.volume.directory import (
@@ -26,7 +27,7 @@ from shared.volume.directory import (
     opened,
     readable,
 )
-from shared.volume.files import CHUNK, read_whole
+from shared.volume.files import CHUNK, errno_name, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,19 +129,43 @@ def held(
     """Copy the batch that follows a position, and verify it from the copy.
 
     ``digest`` is what its file must have, if it is known. Raises ``Verdict`` (ARCHIVE_BROKEN) and
-    ``Refused`` (DIRECTORY_UNREADABLE).
+    ``Refused`` (DIRECTORY_UNREADABLE, TEMPORARY_UNUSABLE).
     """
     seq = before.seq + 1
-    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as copy:
+    with _copy() as copy:
         with readable(path), opened(path) as directory:
             for chunk in batch_chunks(directory, seq):
-                copy.write(chunk)
-        copy.seek(0)
+                with temporary():
+                    copy.write(chunk)
+        with temporary():
+            copy.seek(0)
         with named(path, file_name(seq)):
             proof, after = verify_batch(manifest, before, _chunks(copy))
             if digest not in {None, proof.sha256}:
                 raise Broken(Reason.PREV_MISMATCH, expected=digest, found=proof.sha256)
         yield Held(path, manifest, proof.sha256, after, copy)
+
+
+@contextmanager
+def temporary() -> Iterator[None]:
+    """Turn what the operating system says of temporary files into ``Refused`` (TEMPORARY_UNUSABLE)."""
+    try:
+        yield
+    except OSError as error:
+        cause = errno_name(error)
+        place = tempfile.gettempdir()
+        raise Refused(Code.TEMPORARY_UNUSABLE, directory=place, cause=cause) from error
+
+
+@contextmanager
+def _copy() -> Iterator[IO[bytes]]:
+    copy = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed below
+    try:
+        yield copy
+    finally:
+        # What could not be written was told when it was tried; closing tries once more.
+        with suppress(OSError):
+            copy.close()
 
 
 def linked(chunks: Iterator[bytes], expected: str) -> str:

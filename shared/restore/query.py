@@ -21,7 +21,7 @@ from shared.errors import Code, Refused
 from shared.restore.archives import named
 from shared.restore.cat import selection
 from shared.restore.formats import json_value
-from shared.restore.held import batches
+from shared.restore.held import batches, temporary
 from shared.restore.query_types import TEXT, exact
 from shared.restore.rows import lines
 
@@ -104,13 +104,17 @@ class Answer:
 def loaded(chains: Sequence[Links], query: str | None, progress: Progress) -> Iterator[Rows]:
     """Load what a query reads, or everything, into a database that is gone afterwards.
 
-    Raises ``Refused`` (QUERY_EXTRA_MISSING, QUERY_REFUSED, QUERY_FAILED) and what ``batches`` raises.
+    Raises ``Refused`` (QUERY_EXTRA_MISSING, QUERY_REFUSED, QUERY_FAILED, TEMPORARY_UNUSABLE) and what
+    ``batches`` raises.
     """
     duckdb = _duckdb()
-    with tempfile.TemporaryDirectory(prefix="tallystick-") as name:
+    with temporary():
+        made = tempfile.TemporaryDirectory(prefix="tallystick-")
+    with made as name:
         folder = Path(name)
         private = dict.fromkeys(("temp_directory", "extension_directory", "secret_directory"), name)
-        connection = duckdb.connect(folder / DATABASE, config=CONFIG | private)
+        with refusing():
+            connection = duckdb.connect(folder / DATABASE, config=CONFIG | private)
         try:
             with refusing():
                 connection.execute("SET TimeZone = 'UTC'")
@@ -118,7 +122,8 @@ def loaded(chains: Sequence[Links], query: str | None, progress: Progress) -> It
                 _check_names(chosen)
                 kept: list[KeptAsText] = []
                 for selected in chosen:
-                    kept += _load(connection, folder, selected, progress)
+                    with temporary():
+                        kept += _load(connection, folder, selected, progress)
                 if chosen:
                     schema = chosen[0].parts[0].table.schema
                     connection.execute(f"SET schema = {_literal(quote(schema))}")
@@ -258,7 +263,7 @@ def _load(
     connection.execute(STAGE.format(columns=columns))
     files: list[str] = []
     total = sum(len(part.links.digests) for part in selected.parts)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".csv") as file:
+    with (folder / "rows.csv").open("w+b") as file:
         stage = _Stage(connection, file, selected.columns)
         for part in selected.parts:
             for batch in batches(part.links):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -169,3 +170,27 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(shop: Scene) -> None:
     assert done.stdout == b"note_"
     assert b"Error" not in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+# As if the disk of temporary files had room for ten bytes, and every file were too large for memory.
+CRAMPED = """
+import resource, sys
+from handlers.cli import run
+from shared.restore import held
+held.MEMORY_BYTES = 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_no_room_for_a_copy_is_told_as_that_and_not_as_an_archive_that_cannot_be_read(
+    shop: Scene,
+) -> None:
+    arguments = ("archive", "cat", str(shop.directories[0]), "--table", "ticket", "--json")
+    done = subprocess.run(
+        [sys.executable, "-c", CRAMPED, *arguments], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert (error["code"], error["params"]["cause"]) == ("TEMPORARY_UNUSABLE", "EFBIG")
+    assert b"Exception ignored" not in done.stderr

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from shared.errors import Code
 from tests.remedies.bare import installing, without
 from tests.remedies.reading import DEVICES, TOOLS
 from tests.remedies.scene import Scene, Variables, remedy
+from tests.remedies.storage import small_disk
 
+TALLYSTICK = (sys.executable, "-m", "handlers.cli")
+COUNT = "SELECT count(*) FROM app.tool"
 NAMES = "SELECT name FROM app.tool ORDER BY id"
 
 
@@ -92,3 +97,30 @@ def duckdb_is_not_wanted(scene: Scene) -> Iterator[Variables]:
     scene.elsewhere(f"{programs}/tallystick", "archive", "query", archive, NAMES, "--json", code=2)
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
     yield {"ARCHIVE": archive, "TABLE": "app.tool", "PART": "saw", "PATH": path}
+
+
+BULK = "INSERT INTO app.tool SELECT i, '2020-01-01Z', repeat('x', 1000) FROM generate_series(9, 4000) AS i"
+
+
+def too_much_for(scene: Scene, disk: Path) -> dict[str, str]:
+    """Ask for more rows than a disk has room for; return what the remedy needs to ask again."""
+    archive = scene.exported("app.tool", *TOOLS, BULK)
+    asked = (*TALLYSTICK, "archive", "query", archive, COUNT, "--json")
+    told = scene.elsewhere(*asked, code=2, env={"TMPDIR": str(disk)})
+    assert told["error"]["params"]["cause"] == "ENOSPC"
+    assert [each.name for each in disk.iterdir()] == ["films"]
+    return {"ARCHIVE": archive, "QUERY": COUNT, "TMPDIR": str(disk)}
+
+
+@remedy(Code.TEMPORARY_UNUSABLE, 1, system=True)
+def another_disk_has_room(scene: Scene) -> Iterator[Variables]:
+    roomy = scene.directory / "roomy"
+    roomy.mkdir()
+    with small_disk(scene.directory / "disk") as (disk, _):
+        yield {**too_much_for(scene, disk), "ROOMY": str(roomy)}
+
+
+@remedy(Code.TEMPORARY_UNUSABLE, 2, system=True)
+def room_is_made_on_the_disk(scene: Scene) -> Iterator[Variables]:
+    with small_disk(scene.directory / "disk") as (disk, films):
+        yield {**too_much_for(scene, disk), "DISPENSABLE": str(films)}
