@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from shared.db.connect import Database
 
 
+# How old the note of the last tick may be before a tick makes a new one.
+NOTED_SECONDS = 5
+
+
 @dataclass(frozen=True)
 class KnownKind:
     """A kind this node can make jobs of: its canonical definition, and the one namespace it belongs to.
@@ -62,6 +66,7 @@ def asked(
         "kinds": Jsonb([asdict(kind) for kind in kinds]),
         "operations": list(operations),
         "ticked": [],
+        "noted_seconds": NOTED_SECONDS,
         "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
         "plans_max": plans_max,
     }

@@ -149,6 +149,7 @@ SCHEDULE: dict[str, object] = {
     "farthest_seconds": rules.FARTHEST_PLAN_SECONDS,
     "plans_max": rules.DUE_PLANS_MAX,
     "ticked": [],
+    "noted_seconds": 5,
 }
 
 

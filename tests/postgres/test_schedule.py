@@ -258,6 +258,7 @@ def test_blocked_plans_ahead_in_line_do_not_starve_the_others(control: Database)
     start, end = text.index("      AND NOT EXISTS ("), text.index("    ORDER BY plan.next_run_at")
     too_late = altered(text, text[start:end])
     params = {"kinds": "[]", "operations": ["scan"], "plans_max": rules.DUE_PLANS_MAX, "ticked": []}
+    params |= {"noted_seconds": 5}
     params |= {"farthest_seconds": rules.FARTHEST_PLAN_SECONDS}
     assert [row["id"] for row in control.transact(too_late, params)] == [None]
     assert [job.plan_id for job in run(control)] == [starving["id"]]

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,8 @@ from shared.jobs.model import Ending, Outcome, State
 from shared.operations.registry import OPERATIONS
 from shared.plans.schedule import last_ticks, schedule
 from shared.tick import LEAST_SECONDS, Report, Wanted
-from shared.volume import identity
+from shared.volume import identity, ledger
+from tests import worlds
 from tests.worlds import a_claim, a_job, a_plan, a_volume, node, one, until_idle
 
 LOCKER = """
@@ -40,12 +43,58 @@ def scanned(control: Database, volume_root: Path) -> str:
     return storage_id
 
 
+def forget(control: Database) -> None:
+    """Make the notes of the last ticks old enough to be made anew."""
+    control.transact("UPDATE tallystick.last_tick SET ticked_at = ticked_at - interval '1 min'", {})
+
+
+def test_a_fresh_note_of_a_tick_or_a_visit_is_not_written_again(
+    database: str, control: Database, volume_root: Path
+) -> None:
+    here = node(database, volume_root, a_volume(control, volume_root))
+    tick.tick(here, Wanted())
+    before = one(database, "SELECT ticked_at FROM tallystick.last_tick WHERE operation = 'scan'")
+    seen = one(database, "SELECT probed_at FROM tallystick.volume")
+    tick.tick(here, Wanted())
+    assert (
+        one(database, "SELECT ticked_at FROM tallystick.last_tick WHERE operation = 'scan'")
+        == before
+    )
+    assert one(database, "SELECT probed_at FROM tallystick.volume") == seen
+    control.transact("UPDATE tallystick.volume SET probed_at = probed_at - interval '1 min'", {})
+    tick.tick(here, Wanted())
+    assert one(database, "SELECT probed_at FROM tallystick.volume") > seen
+
+
+def test_two_first_visits_at_once_both_see_the_volume(
+    database: str, volume_root: Path, tmp_path: Path
+) -> None:
+    storage_id = identity.initialise(volume_root)
+    with (
+        connect(database) as other,
+        closing(worlds.control(database)) as waiting,
+        identity.opened(volume_root, storage_id) as volume,
+        ThreadPoolExecutor() as pool,
+    ):
+        with other.transaction():
+            other.execute(
+                "INSERT INTO tallystick.volume (storage_id, root_inode, marker_inode) VALUES (%s, %s, %s)",
+                (storage_id, str(volume.root_inode), str(volume.marker_inode)),
+            )
+            visited = pool.submit(ledger.visit, waiting, volume)
+            blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            while not one(database, blocked):
+                assert not visited.done()
+        assert visited.result(timeout=30).used_bytes == 0
+
+
 def test_a_tick_is_noted_for_what_it_came_for_even_where_it_can_do_nothing(
     database: str, control: Database, volume_root: Path
 ) -> None:
     tick.tick(node(database, None, None), Wanted("scan"))
     first = last_ticks(control)
     assert set(first) == {"scan"}
+    forget(control)
     tick.tick(node(database, volume_root, a_volume(control, volume_root)), Wanted())
     later = last_ticks(control)
     assert set(later) == set(OPERATIONS)
@@ -57,6 +106,7 @@ def test_a_tick_does_not_wait_for_another_that_notes_the_same(
     database: str, control: Database
 ) -> None:
     schedule(control, [], [], ["scan"])
+    forget(control)
     before = last_ticks(control)
     with connect(database) as other, other.transaction():
         other.execute("SELECT FROM tallystick.last_tick FOR UPDATE")

@@ -105,9 +105,11 @@ WITH kinds AS (
     ON CONFLICT DO NOTHING
 ), ticked AS (
     -- A row that another tick holds is left to it: it says the same, and nobody waits for anybody here.
+    -- A fresh note is left as it is: a tick that schedules nothing then waits for no disk.
     UPDATE tallystick.last_tick
     SET ticked_at = clock_timestamp()
     FROM (SELECT operation FROM tallystick.last_tick WHERE operation = ANY (%(ticked)s)
+            AND ticked_at < clock_timestamp() - make_interval(secs => %(noted_seconds)s)
           FOR UPDATE SKIP LOCKED) AS free
     WHERE last_tick.operation = free.operation
 )
