@@ -16,7 +16,7 @@ ARGS ?=
 
 # The tests make thousands of small files and databases: in memory where there is room for them.
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
-TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4 --dist loadgroup
+TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
