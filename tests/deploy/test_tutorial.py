@@ -16,8 +16,8 @@ TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOP = (
     (
-        "CREATE TABLE invoice (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, invoice_date date NOT NULL,"
-        " total numeric(10, 2))"
+        "CREATE TABLE invoice (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+        " invoice_date date NOT NULL, total numeric(10, 2))"
     ),
     "CREATE INDEX ON invoice (invoice_date, id)",
     "CREATE TABLE invoice_line (invoice_id bigint NOT NULL REFERENCES invoice, item text)",
