@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import archiving, claiming, finding, memory, returning
+from tests.bench import archiving, claiming, finding, memory, returning, starting
 from tests.bench.ground import text
 
 BENCHES = {
@@ -18,6 +18,7 @@ BENCHES = {
     "return": returning.measure,
     "find": finding.measure,
     "claim": claiming.measure,
+    "start": starting.measure,
 }
 
 
