@@ -141,7 +141,7 @@ bench: $(READY) ## Measure against peers in one run
 # Needs uv. The locks carry hashes and no index address: any mirror that serves the same files will do.
 lock: ## Lock requirements/*.txt anew from pyproject.toml
 	@command -v $(UV) >/dev/null 2>&1 || { echo "make lock: uv is missing; name it with UV=/path/to/uv" >&2; exit 1; }
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) pyproject.toml -o requirements/run.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra metrics pyproject.toml -o requirements/run.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group build -o requirements/build.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
