@@ -112,8 +112,9 @@ def tick(node: Node, wanted: Wanted) -> Report:
     watch = Stopwatch()
     try:
         report = _tick(node, wanted, control, sources, deadline, watch)
-    except Passing as passing:
-        report = Report(Outcome(Ending.WAITING, passing.code, passing.params))
+    except Trouble as trouble:
+        # Nothing was claimed: what becomes of the claimed is recorded where it happens.
+        report = Report(Outcome(Ending.WAITING, trouble.code, trouble.params))
     except Uncertain as uncertain:
         # Perhaps something was claimed; if so, its lease decides.
         report = Report(Outcome(Ending.UNCERTAIN, uncertain.code, uncertain.params))

@@ -214,14 +214,19 @@ def _one_round_trip(
     statement: str,
     params: Mapping[str, object],
 ) -> list[Row]:
-    with connection.pipeline():
-        connection.execute(BEGIN)
-        for setting in settings:
-            connection.execute(setting)
-        cursor = connection.execute(statement, params)
-        connection.execute("COMMIT")
-    # The results arrive with the end of the pipeline.
-    return cursor.fetchall() if cursor.description else []
+    """Run a whole transaction as one message: the server begins when it has all of it.
+
+    So there is no instant at which a process that is stopped has changed a row and not yet said COMMIT:
+    the row would stay locked for as long as the process stands still, since no timeout of the server
+    runs between two messages of a pipeline. Parameters become literals here, since only a message
+    without parameters may hold several statements.
+    """
+    message = ";\n".join((BEGIN, *settings, statement, "COMMIT"))
+    with psycopg.ClientCursor(connection, row_factory=dict_row) as cursor:
+        cursor.execute(message.encode(), params)
+        for _ in (BEGIN, *settings):
+            cursor.nextset()
+        return cursor.fetchall() if cursor.description else []
 
 
 def _roll_back(connection: psycopg.Connection[Row]) -> None:

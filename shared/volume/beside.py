@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import Busy, Code, Refused
 from shared.volume import lock
-from shared.volume.files import READ, errno_name, names_in, opened_directory
+from shared.volume.files import READ, errno_name, let_go, names_in, opened_directory
 from shared.volume.identity import EVIDENCE, LOCK, PRIVATE, TEMP, Volume
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _opened(path: Path) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def _make(parent: int, name: str) -> bool:
@@ -88,7 +88,7 @@ def _private(stack: ExitStack, parent: int, name: str, path: Path) -> int:
         if error.errno == errno.ENOTDIR and stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, "symbolic link", name) from error
         raise
-    stack.callback(os.close, fd)
+    stack.callback(let_go, fd)
     status = os.fstat(fd)
     if status.st_uid != os.geteuid():
         raise Refused(Code.EXPORT_DIRECTORY, directory=str(path), cause="owner")

@@ -17,6 +17,7 @@ from shared.volume.files import (
     READ,
     chunks_of,
     errno_name,
+    let_go,
     names_in,
     opened_file,
     read_whole,
@@ -80,7 +81,7 @@ def opened(path: Path) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 @contextmanager

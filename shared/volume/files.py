@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Passing, Verdict
@@ -41,6 +41,16 @@ def storage_errors(**params: object) -> Iterator[None]:
         raise Passing(Code.STORAGE_FAILED, cause=cause, **params) from error
 
 
+def let_go(fd: int) -> None:
+    """Close a descriptor that nothing was written through.
+
+    An error of ``close`` tells of bytes that were not written; there are none here, and the descriptor is
+    gone whatever is said.
+    """
+    with suppress(OSError):
+        os.close(fd)
+
+
 def read_whole(dir_fd: int, name: str, limit: int) -> tuple[bytes, os.stat_result]:
     """Return the bytes (at most ``limit``) and status of a regular file; raises ``OSError``."""
     fd = os.open(name, READ, dir_fd=dir_fd)
@@ -54,7 +64,7 @@ def read_whole(dir_fd: int, name: str, limit: int) -> tuple[bytes, os.stat_resul
             limit -= len(piece)
         return b"".join(pieces), status
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def chunks_of(fd: int) -> Iterator[bytes]:
@@ -72,7 +82,7 @@ def opened_file(dir_fd: int, name: str) -> Iterator[int]:
             raise OSError(errno.EINVAL, "not a regular file", name)
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 @contextmanager
@@ -82,7 +92,7 @@ def opened_directory(dir_fd: int, name: str) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def shown(name: str) -> str:

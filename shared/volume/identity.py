@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Refused
-from shared.volume.files import errno_name, read_whole
+from shared.volume.files import errno_name, let_go, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +160,10 @@ def _root(root: Path) -> Iterator[tuple[int, os.stat_result]]:
     except OSError as error:
         raise _unavailable(error, root) from error
     try:
-        status = os.fstat(fd)
+        try:
+            status = os.fstat(fd)
+        except OSError as error:
+            raise _unavailable(error, root) from error
         if stat.S_IMODE(status.st_mode) != PRIVATE:
             raise Missing(
                 Code.STORAGE_UNAVAILABLE,
@@ -170,7 +173,7 @@ def _root(root: Path) -> Iterator[tuple[int, os.stat_result]]:
             )
         yield fd, status
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def _marker(fd: int) -> tuple[str, os.stat_result]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared.errors import Busy, Code, Missing
-from shared.volume.files import errno_name, names_in, opened_directory, storage_errors
+from shared.volume.files import errno_name, let_go, names_in, opened_directory, storage_errors
 from shared.volume.identity import EVIDENCE, LOCK, PRIVATE, TEMP
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
             _lock(volume, fd, wait_seconds)
             yield
         finally:
-            os.close(fd)
+            let_go(fd)
     finally:
         _one_thread.release()
 
@@ -55,7 +55,7 @@ def _open(volume: Volume) -> int:
         fd = os.open(LOCK, flags, 0o600, dir_fd=volume.fd)
         owner = os.fstat(fd).st_uid
     if owner != volume.owner:
-        os.close(fd)
+        let_go(fd)
         raise Missing(Code.STORAGE_UNAVAILABLE, cause="owner")
     return fd
 
@@ -78,7 +78,8 @@ def _lock(volume: Volume, fd: int, wait_seconds: float) -> None:
             time.sleep(POLL_SECONDS)
         else:
             # The time of change tells those who wait since when the lock is held.
-            os.utime(fd)
+            with storage_errors(file=LOCK):
+                os.utime(fd)
             return
 
 

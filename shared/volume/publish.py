@@ -22,6 +22,7 @@ from shared.volume.files import (
     CHUNK,
     READ,
     chunks_of,
+    let_go,
     names_in,
     opened_directory,
     opened_file,
@@ -67,8 +68,10 @@ def write_temp(volume: Volume, chunks: Iterable[bytes]) -> Temp:
             os.fsync(fd)
             inode = os.fstat(fd).st_ino
         except BaseException:
-            os.close(fd)
-            os.unlink(name, dir_fd=temp)
+            let_go(fd)
+            # What cannot be removed now is an orphan, and what is told is why it came to that.
+            with suppress(OSError):
+                os.unlink(name, dir_fd=temp)
             raise
         os.close(fd)
     return Temp(name, inode, size, digest.hexdigest())
@@ -110,7 +113,7 @@ def job_directory(volume: Volume, name: str, *, create: bool) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def publish(volume: Volume, temp: Temp, directory: int, name: str) -> bool:
@@ -156,7 +159,7 @@ def published(directory: int, name: str) -> Iterator[int]:
         try:
             yield fd
         finally:
-            os.close(fd)
+            let_go(fd)
 
 
 def sha256_of(fd: int) -> str:
@@ -187,7 +190,7 @@ def _whose(temp: Temp, directory: int, name: str, link_error: OSError) -> bool:
         try:
             return os.fstat(fd).st_ino == temp.inode
         finally:
-            os.close(fd)
+            let_go(fd)
 
 
 def _open(directory: int, name: str) -> int:
@@ -199,7 +202,7 @@ def _open(directory: int, name: str) -> int:
             raise Verdict(Code.FILE_CHECK_FAILED, cause="not-a-file", file=name) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+        let_go(fd)
         raise Verdict(Code.FILE_CHECK_FAILED, cause="not-a-file", file=name)
     return fd
 

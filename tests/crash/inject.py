@@ -45,6 +45,7 @@ class Launcher:
 
     def __init__(self) -> None:
         """Start it; its imports take a moment, once."""
+        self._held = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.launcher"],
             stdin=subprocess.PIPE,
@@ -61,6 +62,9 @@ class Launcher:
         timeout: float | None = None,
     ) -> Run:
         """Tick once; with ``timeout`` (seconds) under the watchdog."""
+        if self._held:
+            # A trial that broke off has left it so.
+            self.go_on()
         plain = {
             **{name: getattr(node, name) for name in node.__dataclass_fields__},
             "kinds": [vars(kind) for kind in node.kinds],
@@ -93,6 +97,7 @@ class Launcher:
         line = self._process.stdout.readline()
         assert line, f"the launcher ended with {self._process.wait()}"
         said = json.loads(line)
+        self._held = said["held"]
         calls, hits = (tuple((kind, what) for kind, what in said[key]) for key in ("calls", "hits"))
         return Run(said["held"], calls, hits, said["report"], said["signal"])
 

@@ -153,3 +153,31 @@ def test_a_call_of_an_archive_that_fails_is_told_rightly_and_leaves_nothing_half
     grounds: Grounds, kind: str
 ) -> None:
     assert sweep(grounds("archive"), "archive", kind) == []
+
+
+# Calls that lose nothing when they fail, or come before any claim: the last such call of an archive's tick.
+BY_THE_WAY = {
+    "a directory that was read is closed": ("close", "job", errno.EIO, None),
+    "the lock is closed": ("close", ".lock", errno.EIO, None),
+    "the root is closed": ("close", ".", errno.EIO, None),
+    "the time of the lock is set": ("utimensat", ".lock", errno.EROFS, Code.STORAGE_FAILED),
+    "evidence is looked for": ("openat", ".evidence", errno.ENOSPC, Code.STORAGE_LIMIT),
+}
+
+
+@pytest.mark.parametrize("what", BY_THE_WAY)
+def test_an_error_beside_the_work_is_told_rightly_when(grounds: Grounds, what: str) -> None:
+    kind, where, number, code = BY_THE_WAY[what]
+    here = grounds("archive")
+    with here.world() as world:
+        calls = [call for call in here.tick(world).calls if call[0] == kind]
+    how = "fail-after" if kind == "close" else "fail"
+    nth = max(at for at, call in enumerate(calls, 1) if call == (kind, where))
+    act = Act(kind, nth, how, number)
+    with here.world() as world:
+        run = here.tick(world, act)
+        assert run.hits == ((kind, where),)
+        assert run.code == code
+        assert untold(run, act) == []
+        recover(world.stage)
+        assert here.faults(world) == []
