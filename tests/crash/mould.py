@@ -136,13 +136,15 @@ def cast(made: Mould, server: str) -> Iterator[Scene]:
 def found_by_units(here: Stage, operation: str) -> list[Any]:
     """Return what the units of an operation say, but for what a second try may say otherwise.
 
-    How an archive is cut into batches may change after a takeover; the judge compares its rows.
+    How an archive is cut into batches may change after a takeover; the judge compares its rows. How many
+    rows a unit of a prune removed itself depends on how far the try before it got.
     """
     if operation == "archive":
         return []
     units = rows(
         here.control,
-        "SELECT unit.seq, unit.evidence FROM tallystick.unit JOIN tallystick.job ON job.id = job_id"
+        "SELECT unit.seq, unit.evidence - 'removed' AS evidence"
+        " FROM tallystick.unit JOIN tallystick.job ON job.id = job_id"
         " WHERE operation = %s ORDER BY seq",
         operation,
     )
