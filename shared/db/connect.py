@@ -73,11 +73,15 @@ def connect(dsn: str, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]
 
 
 def was_lost(error: psycopg.Error) -> bool:
-    """Tell whether the connection broke, so that nobody knows what became of the last statement."""
+    """Tell whether the connection broke, so that nobody knows what became of the last statement.
+
+    A result that libpq made itself, since the server's never came, has no SQLSTATE: psycopg finds no closer
+    class for it than the one of all errors of databases.
+    """
     state = error.sqlstate or ""
-    return isinstance(error, psycopg.OperationalError) and (
-        not state or state.startswith(("08", "57P"))
-    )
+    operational = isinstance(error, psycopg.OperationalError)
+    nameless = type(error) is psycopg.DatabaseError
+    return (operational or nameless) and (not state or state.startswith(("08", "57P")))
 
 
 def turned_away(error: psycopg.Error) -> bool:

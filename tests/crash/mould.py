@@ -92,6 +92,9 @@ WORLDS: dict[str, tuple[str, Callable[[str, Path], Scene]]] = {
     "prune": ("prune", _prune),
 }
 
+# Where every point is tried in every way; the others share most of its calls, and are tried in fewer ways.
+THOROUGH = "archive"
+
 
 @contextmanager
 def mould(name: str, server: str, template: str, place: Path) -> Iterator[Mould]:

@@ -22,8 +22,8 @@ RESULTS = os.environ.get("TALLYSTICK_TEST_RESULTS")
 class Line:
     """What was done (``sweep``) in which world at one kind of call.
 
-    ``points`` are the calls that something was done at, ``trials`` how often something was done,
-    ``failures`` what the judge said, each with the point.
+    ``points`` are the distinct things done: each at one call, in one way. ``trials`` says how many were
+    carried through, ``failures`` what the judge said, each with its point.
     """
 
     sweep: str

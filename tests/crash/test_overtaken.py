@@ -1,0 +1,77 @@
+"""A process that lost its claim goes on beside its successor, who is in the middle of the same unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shared.jobs.model import Ending
+from tests.crash import record
+from tests.crash.conftest import Grounds
+from tests.crash.follow import Act
+from tests.crash.inject import Launcher, Run, launcher
+from tests.crash.scene import Scene
+from tests.crash.test_zombies import NO_LOCK, boundaries_of
+from tests.crash.trial import Ground, recover
+from tests.operations import stage
+
+pytestmark = pytest.mark.system
+
+# Its file is written and its bytes are set aside; all that is missing is the name.
+BEFORE_ITS_NAME = Act("linkat", 2, "hold")
+
+
+@pytest.fixture(scope="session")
+def successor() -> Iterator[Launcher]:
+    with launcher() as made:
+        yield made
+
+
+def succeeded(here: Ground, world: Scene, successor: Launcher, *acts: Act) -> Run:
+    """Stop a tick that has no lock before it names its file, and let a successor take the job over."""
+    assert here.tick(world, NO_LOCK, BEFORE_ITS_NAME).held
+    stage.expire(world.stage)
+    return successor.run(world.stage.node, *acts)
+
+
+def overtaken(here: Ground, successor: Launcher, act: Act) -> list[str]:
+    """Let the first go on while its successor stands still; returns what is wrong at the end."""
+    with here.world() as world:
+        second = succeeded(here, world, successor, act)
+        assert second.held, second
+        first = here.launcher.go_on()
+        ended = successor.go_on()
+        recover(world.stage)
+        faults = here.faults(world)
+        if first.report is None or first.report["ending"] not in {Ending.STALE, Ending.UNCERTAIN}:
+            faults.append(f"the first came to {first.report}")
+        if ended.report is None or "raised" in ended.report:
+            faults.append(f"its successor came to {ended.report}")
+        where = f"beside one stopped before {act.kind} {act.nth} ({second.calls[-1][1]})"
+        return [f"{where}: {fault}" for fault in faults]
+
+
+def test_beside_its_successor_a_process_names_no_file(
+    grounds: Grounds, successor: Launcher
+) -> None:
+    """The successor removed what it had written, before it claimed."""
+    here = grounds("archive")
+    assert overtaken(here, successor, Act("linkat", 2, "hold")) == []
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("share", range(4))
+def test_wherever_the_successor_stands_nothing_is_lost_or_doubled(
+    grounds: Grounds, successor: Launcher, share: int
+) -> None:
+    here = grounds("archive")
+    with here.world() as world:
+        calls = succeeded(here, world, successor).calls
+    faults: list[str] = []
+    at = boundaries_of(calls)[share::4]
+    for act in at:
+        faults += overtaken(here, successor, act)
+    record.keep(record.Line("zombie", "archive", "overtaken", len(at), len(at), faults))
+    assert faults == []
