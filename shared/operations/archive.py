@@ -282,12 +282,17 @@ def _reserve(work: Work, unit: Batch, temp: Temp) -> None:
 
 
 def _publish_manifest(work: Work, unit: Batch, directory: int) -> None:
-    """Publish the manifest, or accept the same one from a holder that died before it was confirmed."""
+    """Publish the manifest, or accept the same one from a holder that died before it was confirmed.
+
+    Its name is durable before the first batch has one: a power cut may keep the younger of two names and
+    lose the older, and a batch that is adopted without its manifest belongs to no chain.
+    """
     volume = work.storage.volume
     temp = publish.write_temp(volume, [unit.manifest_bytes])
     try:
         if not publish.publish(volume, temp, directory, MANIFEST_NAME):
             _check_manifest(directory, unit.manifest_bytes)
+        publish.make_durable(directory)
     finally:
         publish.discard(volume, temp)
 

@@ -122,12 +122,20 @@ def probe(root: Path, storage_id: str, seconds: float = PROBE_SECONDS) -> None:
 
 
 def _make(root: Path) -> None:
+    absent = [each for each in (root, *root.parents) if not each.exists()]
     try:
         root.mkdir(mode=PRIVATE, parents=True)
     except FileExistsError:
         return
     # A parent may hand its set-group-id bit down, and then this would not be mode 0700.
     root.chmod(PRIVATE)
+    # All that will ever be durable in the volume hangs on these names.
+    for made in absent:
+        fd = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _mark(fd: int, storage_id: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.crash import ptrace
@@ -35,6 +35,8 @@ BY_NAME = {
 }
 HERE = -100
 NAME_MAX_BYTES = 4096
+# Calls that change what is on the volume, or make it durable.
+CHANGING = {"openat", "write", "fsync", "mkdirat", "linkat", "unlinkat"}
 # Names that differ from run to run.
 VARYING = (
     (re.compile(r"^\.tmp/[0-9a-f]{32}$"), ".tmp/*"),
@@ -58,19 +60,40 @@ class Act:
     errno: int = 0
 
 
+@dataclass(frozen=True)
+class Change:
+    """A call that did its work on the volume: its names as they are, and the bytes it wrote.
+
+    ``call`` is its place among the calls followed; ``other`` is the source of a link, ``create`` tells
+    whether an opening may make its file.
+    """
+
+    call: int
+    kind: str
+    path: str
+    other: str = ""
+    create: bool = False
+    data: bytes = b""
+
+
 @dataclass
 class Followed:
-    """A process that is followed; ``calls`` are those so far that touch the volume or the database."""
+    """A process that is followed; ``calls`` are those so far that touch the volume or the database.
+
+    ``changes`` are those among them that changed the volume, or made it durable, and were done.
+    """
 
     pid: int
     root: str
     acts: tuple[Act, ...]
     calls: list[tuple[str, str]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     hits: list[tuple[str, str]] = field(default_factory=list)
     status: int | None = None
     held: int | None = None
     _counts: Counter[str] = field(default_factory=Counter)
     _at_exit: dict[int, Act] = field(default_factory=dict)
+    _begun: dict[int, Change] = field(default_factory=dict)
 
     def run(self) -> None:
         """Let the process run until it is held or has ended."""
@@ -95,6 +118,9 @@ class Followed:
     def _at_call(self, thread: int) -> None:
         call = ptrace.call_of(thread)
         if not call.at_entry:
+            if (begun := self._begun.pop(thread, None)) and call.result >= 0:
+                data = begun.data[: call.result]
+                self.changes.append(replace(begun, data=data))
             self._on_exit(thread)
             return
         touched = self._touched(thread, call)
@@ -103,6 +129,8 @@ class Followed:
         kind = touched[0]
         self.calls.append(touched)
         self._counts[kind] += 1
+        if kind in CHANGING and touched[1] != SOCKET:
+            self._begun[thread] = self._change(thread, call, kind)
         for act in self.acts:
             if (act.kind, act.nth) == (kind, self._counts[kind]):
                 self.hits.append(touched)
@@ -135,11 +163,28 @@ class Followed:
             return None
         kind, pair = BY_NAME[call.number]
         directory, address = call.args[pair : pair + 2]
+        return self._named(kind, self._path(thread, directory, address))
+
+    def _path(self, thread: int, directory: int, address: int) -> str:
         name = _text(thread, address) if address else ""
         if name.startswith("/"):
-            return self._named(kind, name)
+            return name
         base = _target(thread, directory)
-        return self._named(kind, f"{base}/{name}" if name else base)
+        return f"{base}/{name}" if name else base
+
+    def _change(self, thread: int, call: ptrace.Call, kind: str) -> Change:
+        at = len(self.calls) - 1
+        if kind in {"write", "fsync"}:
+            path = _target(thread, call.args[0])
+            data = _memory(thread, call.args[1], call.args[2]) if kind == "write" else b""
+            return Change(at, kind, self._inside(path), data=data)
+        path = self._path(thread, *call.args[2:4] if kind == "linkat" else call.args[:2])
+        other = self._path(thread, *call.args[:2]) if kind == "linkat" else "."
+        create = kind == "openat" and bool(call.args[2] & os.O_CREAT)
+        return Change(at, kind, self._inside(path), self._inside(other), create)
+
+    def _inside(self, path: str) -> str:
+        return path[len(self.root) + 1 :] or "."
 
     def _named(self, kind: str, path: str) -> tuple[str, str] | None:
         if path.startswith("socket:"):
@@ -160,6 +205,12 @@ def _target(thread: int, descriptor: int) -> str:
     except OSError:
         # A number that is no open descriptor; the call will say so itself.
         return ""
+
+
+def _memory(thread: int, address: int, count: int) -> bytes:
+    with Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(count)
 
 
 def _text(thread: int, address: int) -> str:

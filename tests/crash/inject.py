@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from shared.tick import Node
-from tests.crash.follow import Act
+from tests.crash.follow import Act, Change
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a tick went: its calls that touch volume or database, the ones acted at, and its end.
+    """How a tick went: its calls that touch volume or database, the ones acted at, its changes, and its end.
 
     ``report`` is None for a process that was killed, by ``signal``; ``held`` says that it stands still.
     """
@@ -27,6 +27,7 @@ class Run:
     hits: tuple[tuple[str, str], ...]
     report: dict[str, Any] | None
     signal: int | None
+    changes: tuple[Change, ...] = ()
 
     @property
     def code(self) -> str | None:
@@ -99,7 +100,11 @@ class Launcher:
         said = json.loads(line)
         self._held = said["held"]
         calls, hits = (tuple((kind, what) for kind, what in said[key]) for key in ("calls", "hits"))
-        return Run(said["held"], calls, hits, said["report"], said["signal"])
+        changes = tuple(
+            Change(**{**change, "data": bytes.fromhex(change["data"])})
+            for change in said["changes"]
+        )
+        return Run(said["held"], calls, hits, said["report"], said["signal"], changes)
 
 
 @contextmanager

@@ -258,7 +258,11 @@ def _chain(job: Json, files: Mapping[str, bytes]) -> Iterator[BatchFile]:
     manifest = files.get("manifest.json")
     if manifest is None:
         raise Unreadable("manifest.json is missing")
-    if json.loads(manifest)["job"] != str(job["id"]):
+    try:
+        said = json.loads(manifest)
+    except ValueError:
+        raise Unreadable("manifest.json is no JSON") from None
+    if said["job"] != str(job["id"]):
         raise Unreadable("manifest.json is of another job")
     names = sorted(set(files) - {"manifest.json"})
     prev, after = hashlib.sha256(manifest).hexdigest(), None

@@ -54,6 +54,7 @@ def _say(followed: Followed, report: Any) -> None:  # noqa: ANN401 - whatever th
         "held": followed.held is not None,
         "calls": followed.calls,
         "hits": followed.hits,
+        "changes": [{**vars(each), "data": each.data.hex()} for each in followed.changes],
         "report": report,
         "signal": os.WTERMSIG(followed.status)
         if followed.status is not None and os.WIFSIGNALED(followed.status)

@@ -39,6 +39,11 @@ class Call:
     number: int
     args: tuple[int, ...]
 
+    @property
+    def result(self) -> int:
+        """Return, at its exit, what it gave; a negative error number for a failure."""
+        return self.number - 2**64 if self.number >= 2**63 else self.number
+
 
 @dataclass(frozen=True)
 class Stop:
