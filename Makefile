@@ -21,7 +21,7 @@ TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system crash tools lint lint-infra bench lock clean
+.PHONY: help setup demo pictures test test-system test-nfs crash tools lint lint-infra bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -68,7 +68,7 @@ test: $(READY) ## Run the tests that need Python and make only
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries.
 test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep" tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest" tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
 RESULTS ?= build/crash
@@ -77,6 +77,16 @@ crash: $(READY) tools ## Kill, fail and stop ticks at every system call they mak
 	rm -rf $(RESULTS)
 	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash $(ARGS) || status=$$?; \
 	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
+
+# How often the power goes; the whole proof wants 50.
+CUTS ?= 3
+
+test-nfs: $(READY) ## Boot guests: two NFSv4.1 clients at one volume, and power cuts on ext4 (Debian on x86-64, root)
+	tests/nfs/fetch.sh build/nfs
+	rm -rf build/cuts
+	@status=0; \
+	TALLYSTICK_TEST_CUTS=$(CUTS) TALLYSTICK_TEST_RESULTS=build/cuts $(TEST) -m guest tests/nfs $(ARGS) || status=$$?; \
+	$(BIN)/python -m tests.crash.record build/cuts; exit $$status
 
 tools:
 	@missing=; \
