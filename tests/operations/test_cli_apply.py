@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden.scenario import Answered, Shell, deployed
+from tests.golden.scenario import Answered, Shell
 from tests.worlds import one, rows
 
 ORDERS = """
@@ -22,17 +22,10 @@ COUNT = "SELECT (SELECT count(*) FROM tallystick.plan) + (SELECT count(*) FROM t
 
 
 @pytest.fixture
-def shell(
-    database: str,
-    volume_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
+def shell(deployment: Shell, kinds: Path) -> Shell:
     """A deployment whose kinds file asks for one policy and one plan."""
-    made = Shell(capsys)
-    kinds = deployed(made, database, volume_root, monkeypatch.setenv)
     kinds.write_text(ORDERS + NIGHTLY)
-    return made
+    return deployment
 
 
 @pytest.fixture

@@ -13,26 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from tests.golden.scenario import Answered, Shell, deployed
+from tests.golden.scenario import Answered, Shell
 from tests.worlds import rows
 
 SIGNED = ("--actor", "tester", "--reason", "a test needs it")
-
-
-@pytest.fixture
-def shell(
-    database: str,
-    volume_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
-    """A deployment with one kind planned, 45 old rows and batches of 20."""
-    made = Shell(capsys)
-    deployed(made, database, volume_root, monkeypatch.setenv)
-    plan = ("plan", "set", "orders", "--batch-size", "20", "--enable")
-    for command in (("policy", "set", "orders", "--after", "365d"), plan):
-        assert made(*command, *SIGNED).code == 0
-    return made
 
 
 def error(answered: Answered) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from handlers import archive, invocation, log, migrate, observing, operate, scan
 from shared.errors import Refused
-from tests.golden.scenario import Shell, deployed
+from tests.golden.scenario import Shell
 from tests.worlds import rows
 
 SIGNED = ("--actor", "tester", "--reason", "a test needs it")
@@ -45,21 +45,10 @@ def _a_process_of_its_own() -> Iterator[None]:
 
 
 @pytest.fixture
-def shell(
-    database: str,
-    volume_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
-    made = Shell(capsys)
-    deployed(made, database, volume_root, monkeypatch.setenv)
-    for command in (
-        ("policy", "set", "orders", "--after", "365d"),
-        ("plan", "set", "orders", "--batch-size", "20", "--enable"),
-        ("plan", "set", "--operation", "scan", "--enable"),
-    ):
-        assert made(*command, *SIGNED).code == 0
-    return made
+def shell(shell: Shell) -> Shell:
+    """The deployment with a plan of scans as well."""
+    assert shell("plan", "set", "--operation", "scan", "--enable", *SIGNED).code == 0
+    return shell
 
 
 def test_a_schedule_event_is_one_tick_of_its_operation(shell: Shell) -> None:

@@ -6,17 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.tick import PHASES
-from tests.golden.scenario import Shell, deployed
+from tests.golden.scenario import Shell
 from tests.operations import emf
 from tests.worlds import rows
 
-SIGNED = ("--actor", "tester", "--reason", "a test needs it")
 INVOKE = """
 import json, sys
 from handlers import archive
@@ -34,24 +32,6 @@ for _ in range(int(sys.argv[1])):
 """
 WITHOUT = "import sys\nsys.modules['{module}'] = None\n"
 SECRET = "a-password"
-
-
-@pytest.fixture
-def shell(
-    database: str,
-    volume_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
-    """A deployment with 45 orders in batches of 20, due now."""
-    made = Shell(capsys)
-    deployed(made, database, volume_root, monkeypatch.setenv)
-    for command in (
-        ("policy", "set", "orders", "--after", "365d"),
-        ("plan", "set", "orders", "--batch-size", "20", "--enable"),
-    ):
-        assert made(*command, *SIGNED).code == 0
-    return made
 
 
 def python(program: str, *arguments: str, **setenv: str) -> subprocess.CompletedProcess[str]:

@@ -20,29 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.metrics import MEASURES
 from shared.tick import PHASES
-from tests.golden.scenario import Shell, deployed
+from tests.golden.scenario import Shell
 from tests.worlds import one, rows
 
-SIGNED = ("--actor", "tester", "--reason", "a test needs it")
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-@pytest.fixture
-def shell(
-    database: str,
-    volume_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
-    """A deployment with 45 orders in batches of 20, due now."""
-    made = Shell(capsys)
-    deployed(made, database, volume_root, monkeypatch.setenv)
-    for command in (
-        ("policy", "set", "orders", "--after", "365d"),
-        ("plan", "set", "orders", "--batch-size", "20", "--enable"),
-    ):
-        assert made(*command, *SIGNED).code == 0
-    return made
 
 
 @pytest.fixture
