@@ -50,7 +50,8 @@ class Search:
 def claim(control: Database, search: Search) -> Claim | Job | None:
     """Claim one due job: a claim, a job that this claim found in a crash loop and failed, or nothing.
 
-    When the answer is lost the claim is looked up by its random owner.
+    When the answer is lost the claim is looked up by its random owner. Raises ``Uncertain`` when it is
+    not found: it may still be on its way, and whether anything was due is not known either.
     """
     owner = uuid4()
     try:
@@ -72,6 +73,8 @@ def claim(control: Database, search: Search) -> Claim | Job | None:
             rows = control.transact(_sql("find_claim"), {"owner": owner}, repeatable=True)
         except Passing:
             raise uncertain from None
+        if not rows:
+            raise
     if not rows:
         return None
     claimed = _claim(rows[0])
@@ -79,15 +82,25 @@ def claim(control: Database, search: Search) -> Claim | Job | None:
 
 
 def open_job(control: Database, claim: Claim, opening: Json) -> Claim:
-    """Fix what the first unit found out, and return the claim with it; raises ``Stale`` for a lost claim."""
+    """Fix what the first unit found out, and return the claim with it.
+
+    Raises ``Stale`` when the claim was lost and ``Uncertain`` when that cannot be found out.
+    """
     params = claim.fence.params() | {"opening": Jsonb(opening)}
-    try:
-        rows = control.transact(_sql("open_job"), params)
-    except Uncertain:
-        rows = [row for row in _look_back(control, claim, seq=0) if row["opening"] is not None]
-    if not rows or rows[0]["owner"] != claim.fence.owner:
-        raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
-    return replace(claim, job=Job.from_row(rows[0]))
+    lost = False
+    for _ in range(LOOK_BACKS + 1):
+        try:
+            rows = control.transact(_sql("open_job"), params)
+        except Uncertain:
+            lost, rows = True, []
+        # Without an answer it may have been done, or not: what is still ours and not opened is opened again.
+        if lost and not rows:
+            rows = _look_back(control, claim, seq=0)
+        if not rows or not _still_held(rows[0], claim):
+            raise Stale(Code.CLAIM_LOST, job=str(claim.job.id))
+        if rows[0]["opening"] is not None:
+            return replace(claim, job=Job.from_row(rows[0]))
+    raise Uncertain(Code.OUTCOME_UNKNOWN, job=str(claim.job.id))
 
 
 def reserve(control: Database, fence: Fence, size: int, volume_max: int) -> Row:

@@ -444,3 +444,19 @@ def test_what_the_first_unit_found_is_kept_when_the_answer_was_lost(
         assert opened.fence == claim.fence
         store.settle(far, opened, a_progress(opened))
     assert store.get(control, job_id).batches == 1
+
+
+def test_what_the_first_unit_found_is_sent_again_when_it_never_arrived(
+    database: str, control: Database
+) -> None:
+    """Nobody else was there: the claim was not lost, and must not be told as lost."""
+    a_job(control)
+    with between(database) as proxy, closing(worlds.control(proxy.dsn)) as far:
+        claim = a_claim(far)
+        terminate = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        rows(database, f"{terminate} AND datname = current_database()")
+        opened = store.open_job(far, claim, {"cutoff": "x"})
+    assert opened.job.opening == {"cutoff": "x"}
+    assert opened.fence == claim.fence
