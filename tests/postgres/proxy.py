@@ -37,9 +37,10 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self.listener.close()
+        # Closing alone would leave the thread that accepts where it is, and the port with it.
+        drop(self.listener)
         for each in self.open:
-            _cut(each)
+            drop(each)
 
     def _accept(self) -> None:
         while True:
@@ -48,9 +49,13 @@ class Proxy:
             except OSError:
                 return
             if self.down:
-                _cut(client)
+                drop(client)
                 continue
-            server = self._connect()
+            try:
+                server = self._connect()
+            except OSError:
+                drop(client)
+                continue
             self.open += [client, server]
             for source, target in ((client, server), (server, client)):
                 passing = threading.Thread(
@@ -63,7 +68,11 @@ class Proxy:
         if not host.startswith("/"):
             return socket.create_connection((host or "127.0.0.1", port))
         server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
+        try:
+            server.connect(f"{host}/.s.PGSQL.{port}")
+        except OSError:
+            server.close()
+            raise
         return server
 
     def _pass(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
@@ -82,11 +91,12 @@ class Proxy:
                         break
                     self.pass_commits -= 1
                 target.sendall(piece)
-        _cut(source)
-        _cut(target)
+        drop(source)
+        drop(target)
 
 
-def _cut(each: socket.socket) -> None:
+def drop(each: socket.socket) -> None:
+    """End a connection, or the listening for them."""
     with suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()

@@ -1,0 +1,141 @@
+"""A server killed in the middle of a tick: what it acknowledged is there, and nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from shared.db import embedded
+from shared.db.migrate import migrate
+from tests.conftest import TEST_PG_BIN
+from tests.crash import record
+from tests.crash.test_cuts import Point, points, through, told, units, untrue
+from tests.crash.trial import Ground, ground, recover, sessions_end
+from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
+from tests.worlds import one
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+WORLD = "archive"
+# Every how manieth exchange of a tick the gate takes.
+SOME = 5
+
+
+class Cluster:
+    """A server of our own that keeps what it promises, and can be killed."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.dsn = self.start()
+
+    def start(self) -> str:
+        """Start it if it does not run; it recovers first, from what is on the disk."""
+        binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else None
+        return embedded.start(self.home, durable=True, binaries=binaries)
+
+    def kill(self) -> None:
+        """End every process of it at once, as the kernel or a power cut would."""
+        postmaster = self._postmaster()
+        # Stopped first: a dead child is not replaced, nor does the last checkpoint of a shutdown run.
+        os.kill(postmaster, signal.SIGSTOP)
+        for pid in (*_children(postmaster), postmaster):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_one(self) -> None:
+        """End the process of one session, or without any another's: the server ends all, and recovers."""
+        text = (
+            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND backend_type IN ('client backend', 'checkpointer') ORDER BY backend_type DESC"
+        )
+        os.kill(one(self.dsn, text), signal.SIGKILL)
+
+    def _postmaster(self) -> int:
+        return int(embedded.Embedded(self.home).pid_file.read_text().split()[0])
+
+
+def _children(parent: int) -> list[int]:
+    listed = (Path("/proc") / str(parent) / "task" / str(parent) / "children").read_text()
+    return [int(pid) for pid in listed.split()]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="tallystick-") as name:
+        yield Cluster(Path(name))
+        embedded.stop(Path(name))
+
+
+@pytest.fixture(scope="module")
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """The world of an archive in a database of that server."""
+    with psycopg.connect(cluster.dsn, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE template_of_ours TEMPLATE template0")
+    migrate(cluster.dsn.replace("/postgres?", "/template_of_ours?"))
+    with ExitStack() as stack:
+        place = tmp_path_factory.mktemp("mould")
+        yield stack.enter_context(ground(WORLD, cluster.dsn, "template_of_ours", place))
+
+
+def cuts(found: list[Point]) -> list[Cut]:
+    """Return the exchanges at which a server can go: before it hears of one, and before it has answered."""
+    return [
+        Cut(point.nth, way) for point in found if point.kind in ANSWERED for way in (BEFORE, AFTER)
+    ]
+
+
+def trial(
+    here: Ground, cluster: Cluster, link: str, cut: Cut, kill: Callable[[], None]
+) -> list[str]:
+    """Kill the server in a tick, start it again, recover, and return what is wrong."""
+    with here.world() as world:
+        before = units(world)
+        with wire(world.stage.control, cut, kill) as between:
+            report = through(here, world, link, between)
+        cluster.start()
+        if between.struck is None:
+            return [f"{cut}: there was no such message"]
+        sessions_end(world.stage)
+        faults = untrue(world, report, told("control", "source"), before)
+        recover(world.stage)
+        faults += here.faults(world)
+        return [f"{kill.__name__}, {cut} ({between.struck}): {fault}" for fault in faults]
+
+
+def sweep(here: Ground, cluster: Cluster, link: str, name: str, every: int) -> list[str]:
+    """Kill at every nth exchange of one connection."""
+    kill = getattr(cluster, name)
+    chosen = cuts(points(here, link))[::every]
+    faults = [fault for cut in chosen for fault in trial(here, cluster, link, cut, kill)]
+    world = f"{WORLD}, {link}"
+    record.keep(record.Line(name, world, "exchange", len(chosen), len(chosen), faults))
+    return faults
+
+
+@pytest.mark.parametrize("link", ["control", "source"])
+def test_a_server_killed_at_some_exchanges_of_a_tick_has_kept_what_it_said(
+    here: Ground, cluster: Cluster, link: str
+) -> None:
+    assert sweep(here, cluster, link, "kill", SOME) == []
+
+
+@pytest.mark.parametrize("link", ["control", "source"])
+def test_a_session_killed_in_a_tick_takes_the_server_down_and_nothing_with_it(
+    here: Ground, cluster: Cluster, link: str
+) -> None:
+    assert sweep(here, cluster, link, "kill_one", SOME) == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("link", ["control", "source"])
+def test_a_server_killed_at_every_exchange_of_a_tick_has_kept_what_it_said(
+    here: Ground, cluster: Cluster, link: str
+) -> None:
+    assert sweep(here, cluster, link, "kill", 1) == []
