@@ -73,7 +73,7 @@ test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, a
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
 RESULTS ?= build/crash
 
-crash: $(READY) tools ## Kill, fail and stop ticks at every system call they make (Linux on x86-64; minutes)
+crash: $(READY) tools ## Kill, fail and stop ticks at every system call, cut them off at every message (Linux on x86-64; minutes)
 	rm -rf $(RESULTS)
 	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash $(ARGS) || status=$$?; \
 	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
@@ -97,6 +97,7 @@ tools:
 	need unshare util-linux; \
 	need strace strace; \
 	need faketime faketime; \
+	need /usr/sbin/pgbouncer pgbouncer; \
 	need $(POSTGRES_15)/initdb postgresql-15; \
 	if [ -n "$$missing" ]; then \
 	  echo "make test-system: missing Debian packages:$$missing" >&2; \
