@@ -16,7 +16,7 @@ from shared.db import embedded
 from shared.db.migrate import migrate
 from tests.conftest import TEST_PG_BIN
 from tests.crash import record
-from tests.crash.test_cuts import Point, points, through, told, units, untrue
+from tests.crash.cutting import Point, points, through, told, units, untrue
 from tests.crash.trial import Ground, ground, recover, sessions_end
 from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
 from tests.worlds import one
@@ -24,7 +24,7 @@ from tests.worlds import one
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 WORLD = "archive"
-# Every how manieth exchange of a tick the gate takes.
+# The gate kills at one exchange in so many.
 SOME = 5
 
 
@@ -115,7 +115,7 @@ def sweep(here: Ground, cluster: Cluster, link: str, name: str, every: int) -> l
     chosen = cuts(points(here, link))[::every]
     faults = [fault for cut in chosen for fault in trial(here, cluster, link, cut, kill)]
     world = f"{WORLD}, {link}"
-    record.keep(record.Line(name, world, "exchange", len(chosen), len(chosen), faults))
+    record.keep(record.Line("server", world, name, len(chosen), len(chosen), faults))
     return faults
 
 
