@@ -78,6 +78,8 @@ def keep(volume: Volume, events: Sequence[dict[str, Any]]) -> str:
         with storage_errors(file=name), opened_directory(volume.fd, EVIDENCE) as directory:
             publish(volume, temp, directory, name)
             os.fsync(directory)
+            # The directory itself may have been made just now, by a tick or one that died.
+            os.fsync(volume.fd)
     finally:
         discard(volume, temp)
     return name

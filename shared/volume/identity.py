@@ -64,6 +64,8 @@ def initialise(root: Path, storage_id: str | None = None) -> str:
                 if _mark(fd, wanted):
                     return wanted
             found, _ = _marker(fd)
+            # Whoever gave it its marker may have died before this.
+            os.fsync(fd)
     except Missing as missing:
         raise Refused(missing.code, **missing.params) from missing
     except OSError as error:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from shared.volume import identity
 from tests.crash import disk, record
 from tests.crash.conftest import Grounds
 from tests.crash.disk import Disk
@@ -152,19 +153,40 @@ def test_every_sync_of_a_first_batch_is_needed(grounds: Grounds) -> None:
         assert any(faults for _, faults in tried), f"fsync {nth} of {what}"
 
 
-def test_a_new_volume_is_as_durable_as_its_name(tmp_path: Path) -> None:
-    root = tmp_path / "new" / "volume"
-    script = "import sys, pathlib; from shared.volume import identity;"
-    script += "identity.initialise(pathlib.Path(sys.argv[1]))"
-    told = tmp_path / "told"
+def traced(told: Path, root: Path, script: str) -> str:
+    """Run a script that is given the root of a volume, and return its mkdirs, links and syncs."""
+    beginning = "import sys, pathlib; from shared.recovery import evidence;"
+    beginning += "from shared.volume import identity, lock; root = pathlib.Path(sys.argv[1])\n"
     subprocess.run(
         [
-            *("strace", "-f", "-y", "-e", "trace=mkdir,fsync", "-o", told),
-            *(sys.executable, "-c", script, root),
+            *("strace", "-f", "-y", "-e", "trace=mkdir,mkdirat,linkat,fsync", "-o", told),
+            *(sys.executable, "-c", beginning + script, root),
         ],
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    last_made = told.read_text().rindex(f'mkdir("{root}"')
+    return told.read_text()
+
+
+def test_a_new_volume_is_as_durable_as_its_name(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "volume"
+    told = traced(tmp_path / "told", root, "identity.initialise(root)")
     for directory in (tmp_path, root.parent, root):
-        assert f"<{directory}>)" in told.read_text()[last_made:], directory
+        assert f"<{directory}>)" in told[told.rindex(f'mkdir("{root}"') :], directory
+
+
+def test_a_volume_marked_by_one_that_died_is_made_durable_by_the_next(volume_root: Path) -> None:
+    storage_id = identity.initialise(volume_root)
+    told = traced(
+        volume_root.parent / "told", volume_root, f"identity.initialise(root, {storage_id!r})"
+    )
+    assert f"<{volume_root}>)" in told
+
+
+def test_evidence_is_as_durable_as_its_directory(volume_root: Path) -> None:
+    storage_id = identity.initialise(volume_root)
+    (volume_root / ".evidence").rmdir()
+    script = f"with identity.opened(root, {storage_id!r}) as volume:\n"
+    script += "    lock.prepare(volume); evidence.keep(volume, [])"
+    told = traced(volume_root.parent / "told", volume_root, script)
+    assert f"<{volume_root}>)" in told[told.index("mkdirat") :]
