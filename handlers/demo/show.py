@@ -83,7 +83,7 @@ def _a_shop(home: Path, console: Console) -> Stage:
 def _plans(screen: Screen) -> None:
     screen.act(
         "A volume, two policies, two plans",
-        "The kinds file says: what is older than a year goes, with the rows that belong to it.",
+        "What is older than a year goes, with the rows that belong to it.",
     )
     stage = screen.stage
     stage.run("migrate")
