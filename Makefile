@@ -18,7 +18,7 @@ ARGS ?=
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
 TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
-SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor
+SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
 .PHONY: help setup demo pictures test test-system test-nfs crash tools lint lint-infra bench lock clean
@@ -73,9 +73,9 @@ test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, a
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
 RESULTS ?= build/crash
 
-crash: $(READY) tools ## Kill, fail and stop ticks at every system call, cut them off at every message (Linux on x86-64; minutes)
+crash: $(READY) tools ## Kill, fail and stop ticks at every system call, cut them off at every message, spoil every byte (Linux on x86-64; minutes)
 	rm -rf $(RESULTS)
-	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash $(ARGS) || status=$$?; \
+	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash tests/tamper $(ARGS) || status=$$?; \
 	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
 
 # How often the power goes; the whole proof wants 50.
@@ -93,6 +93,7 @@ tools:
 	need() { command -v "$$1" >/dev/null 2>&1 || missing="$$missing $$2"; }; \
 	need psql postgresql-client; \
 	need zstd zstd; \
+	need jq jq; \
 	need sha256sum coreutils; \
 	need unshare util-linux; \
 	need strace strace; \

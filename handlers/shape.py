@@ -279,7 +279,8 @@ def chain(report: ChainReport, directory: str) -> Json:
         "directory": directory,
         "verdict": verdict,
         "anchored": report.anchored,
-        "final": position.final if position else False,
+        # What lies past the expected tail ends nothing: nobody vouches for it.
+        "final": position.final and not report.unrecorded if position else False,
         "job": manifest.job if manifest else None,
         "namespace": manifest.namespace.name if manifest else None,
         "kind": manifest.kind if manifest else None,

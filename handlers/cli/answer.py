@@ -123,7 +123,17 @@ def tell(
 
 def print_json_error(told: dict[str, Any]) -> None:
     """Print an error as one line of JSON, the last on standard error."""
-    typer.echo(json.dumps({"error": told}, ensure_ascii=False, default=str), err=True)
+    typer.echo(json_text({"error": told}), err=True)
+
+
+def json_text(document: object, indent: int | None = None) -> str:
+    """Return a document as JSON in which only what can be printed stands as itself."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def usage_problem(problem: UsageProblem, *, as_json: bool) -> int:
@@ -143,7 +153,7 @@ def _fault(error: Exception, *, as_json: bool) -> int:
 
 def _print(answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer.document, indent=2, ensure_ascii=False, default=str))
+        typer.echo(json_text(answer.document, indent=2))
     else:
         answer.show(console())
     sys.stdout.flush()

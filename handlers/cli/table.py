@@ -77,7 +77,11 @@ def cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    text = str(value)
+    # Names may come from a hostile file, and this goes to terminals.
+    if not text.replace("\n", "").isprintable():
+        text = "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+    return text
 
 
 def short(value: str | None) -> str | None:

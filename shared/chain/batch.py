@@ -73,7 +73,7 @@ def file_number(name: str) -> int | None:
     """Number of the batch file with this name; None for a name that `file_name` never gives."""
     match = _FILE.fullmatch(name)
     number = int(match[1]) if match else None
-    return number if number is not None and file_name(number) == name else None
+    return number if number and file_name(number) == name else None
 
 
 def header_line(header: Header) -> bytes:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 MAX_JSON_DEPTH = 64
+# Each value costs a reader a hundred bytes and more, however few it takes to write it.
+MAX_JSON_PARTS = 200_000
 
 
 def canonical_json(
@@ -41,12 +43,15 @@ def sha256_hex(data: bytes) -> str:
 def parse_json(data: bytes, *, place: str = "json") -> object:
     """Read JSON that leaves no room for two readings.
 
-    Refused with Broken: more than MAX_JSON_BYTES or MAX_JSON_DEPTH, anything but UTF-8, a
+    Refused with Broken: more than MAX_JSON_BYTES, MAX_JSON_PARTS (commas, opening brackets and
+    braces outside strings) or MAX_JSON_DEPTH, anything but UTF-8, a
     member named twice, numbers that are not integers, NaN and infinities, half a surrogate
     pair, anything after the value. `place` says in the parameters which text it was.
     """
     if len(data) > MAX_JSON_BYTES:
         raise _refused(place, "size")
+    if _parts_exceed(data, MAX_JSON_PARTS):
+        raise _refused(place, "parts")
     try:
         value = _loaded(data)
         if b"\\u" in data:
@@ -88,6 +93,21 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _not_an_integer(text: str) -> NoReturn:
     raise ValueError(text)
+
+
+def _parts_exceed(data: bytes, limit: int) -> bool:
+    """Tell before anything is built; what is no JSON may be told either way."""
+    if _openings(data) <= limit:
+        return False
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Every part brings at most a name and a text: with more quotes, splitting need not be paid for.
+    if bare.count(b'"') > 4 * (limit + 1):
+        return True
+    return _openings(b"".join(bare.split(b'"')[::2])) > limit
+
+
+def _openings(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _depth_exceeds(value: object, limit: int) -> bool:

@@ -27,7 +27,9 @@ _MAGIC = b"\x28\xb5\x2f\xfd"
 _HEAD_BYTES = 13
 _SINGLE_SEGMENT = 0x20
 _CHECKSUM = 0x04
-_RESERVED_OR_DICTIONARY = 0x0B
+_DICTIONARY = 0x03
+# Decoders look at neither bit; a writer leaves both at zero.
+_RESERVED_OR_UNUSED = 0x18
 
 
 def compressor() -> Compressor:
@@ -99,7 +101,9 @@ def _check_head(head: bytes) -> None:
     if not head.startswith(_MAGIC):
         raise Broken(Reason.FRAME_INVALID)
     flags = head[4]
-    if flags & _RESERVED_OR_DICTIONARY:
+    if flags & _RESERVED_OR_UNUSED:
+        raise Broken(Reason.FRAME_REFUSED, problem="reserved")
+    if flags & _DICTIONARY:
         raise Broken(Reason.FRAME_REFUSED, problem="dictionary")
     if not flags & _CHECKSUM:
         raise Broken(Reason.FRAME_REFUSED, problem="checksum")

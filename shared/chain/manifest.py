@@ -14,6 +14,8 @@ from shared.chain.verdict import Broken, Reason
 FORMAT = 1
 MANIFEST_NAME = "manifest.json"
 MANIFEST_MAX_BYTES = 16 * 1024 * 1024
+# What to read of a manifest's file: its line break, and one byte that gives a longer file away.
+MANIFEST_READ_BYTES = MANIFEST_MAX_BYTES + 2
 
 Cursor = tuple[str, ...]
 """A place in the order of roots: the text of the time, then of each key column."""
@@ -200,6 +202,8 @@ def _namespace(value: object) -> Namespace:
 def _window(value: object) -> Window:
     fields = _object(value, "window", {"after", "cutoff"})
     after = None if fields["after"] is None else _texts(fields["after"], "window.after")
+    if after is not None and any("\0" in text for text in after):
+        raise _invalid("window.after", "value")
     return Window(after, _text(fields["cutoff"], "window.cutoff"))
 
 

@@ -138,6 +138,8 @@ def count_rows(text: Text, columns: int, last: LastRow) -> tuple[int, int]:
         expected = (row_marks * (len(marks) // width + 2))[phase : phase + len(marks)]
         if marks != expected:
             raise _odd_row(marks, expected, rows)
+        if columns == 0 and len(marks) != len(piece):
+            raise Broken(Reason.ROW_COLUMNS, after_row=rows)
         # With its pairs of backslashes gone, every backslash left begins an escape.
         if _MISLEADING.search(piece) and _MISLEADING.search(piece.replace(b"\\\\", b"")):
             raise Broken(Reason.ROW_ESCAPE, after_row=rows)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import islice
+
+TOLD_MAX_CHARS = 200
+TOLD_MAX_ITEMS = 40
 
 
 class Verdict(StrEnum):
@@ -62,15 +66,30 @@ class Broken(Exception):
     """The bytes that were read are not what the format demands.
 
     `params` hold what a message needs: numbers, digests, names, positions; never row values
-    except those of a cursor.
+    except those of a cursor. They may come from a hostile file and go to databases, logs and
+    terminals: texts and lists are cut to a size, and what cannot be printed is a question mark.
     """
 
     def __init__(self, reason: Reason, **params: object) -> None:
         """Break for `reason`, with what a message needs to know."""
         super().__init__(reason)
         self.reason = reason
-        self.params = params
+        self.params = {name: _told(value) for name, value in params.items()}
 
     def __str__(self) -> str:
         """Code and parameters, for logs and tracebacks."""
         return f"{self.reason} {self.params}"
+
+
+def _told(value: object) -> object:
+    if isinstance(value, str):
+        text = value[:TOLD_MAX_CHARS]
+        if not text.isprintable():
+            text = "".join(char if char.isprintable() else "?" for char in text)
+        return text if len(value) <= TOLD_MAX_CHARS else text + "…"
+    if isinstance(value, tuple | list):
+        return type(value)(_told(item) for item in value[:TOLD_MAX_ITEMS])
+    if isinstance(value, dict):
+        told = islice(value.items(), TOLD_MAX_ITEMS)
+        return {_told(name): _told(item) for name, item in told}
+    return value

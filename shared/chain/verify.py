@@ -312,7 +312,10 @@ def _marked_json(line: bytes, mark: bytes, place: str, reason: Reason) -> dict[s
 def _cursor(value: object, reason: Reason) -> Cursor | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+    if not isinstance(value, list):
+        raise Broken(reason, problem="cursor")
+    # No text of a database holds U+0000, and none could be given one to keep.
+    if not all(isinstance(text, str) and "\0" not in text for text in value):
         raise Broken(reason, problem="cursor")
     return tuple(value)
 

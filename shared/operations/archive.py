@@ -14,7 +14,7 @@ from shared.archive.shape import Opening, opening_json, parse_opening
 from shared.archive.source import reader_name, terminate_older
 from shared.chain.batch import Header, file_name
 from shared.chain.canonical import sha256_hex
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, encode_manifest
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest, encode_manifest
 from shared.chain.verify import BatchProof, Position
 from shared.errors import Code, Verdict
 from shared.jobs import store
@@ -234,7 +234,7 @@ def _position(job: Job, opening: Opening, manifest_bytes: bytes) -> Position:
 
 
 def _check_manifest(directory: int, expected: bytes) -> None:
-    found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES)
+    found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
     if found != expected:
         raise manifest_difference(found, expected)
 

@@ -18,8 +18,8 @@ from shared.archive.opening import End, first_look
 from shared.archive.page import Page
 from shared.chain.batch import Header, file_name
 from shared.chain.manifest import (
-    MANIFEST_MAX_BYTES,
     MANIFEST_NAME,
+    MANIFEST_READ_BYTES,
     Manifest,
     Namespace,
     encode_manifest,
@@ -137,7 +137,7 @@ def _found(place: Place, order: Order) -> Manifest | None:
         raise _refused(order, "not-empty")
     try:
         with storage_errors(file=MANIFEST_NAME):
-            content, _ = read_whole(place.directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+            content, _ = read_whole(place.directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
         return parse_manifest(content)
     except Broken as broken:
         raise _broken(broken, MANIFEST_NAME) from broken

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 from shared.chain.batch import HEADER_MARK, file_name
 from shared.chain.canonical import parse_json
 from shared.chain.frame import decompressed
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, encode_manifest
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest, encode_manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
 from shared.errors import Code, Verdict
@@ -115,7 +115,7 @@ def pieces(
 
 
 def _check_manifest(directory: int, manifest: Manifest) -> None:
-    found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES)
+    found = publish.read_published(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
     if found != encode_manifest(manifest):
         raise Verdict(Code.FILE_CHECK_FAILED, file=MANIFEST_NAME, cause="differs")
 

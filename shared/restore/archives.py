@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, parse_manifest
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest, parse_manifest
 from shared.chain.verdict import Broken, Reason, Verdict
 from shared.chain.verify import BatchProof, ChainReport
 from shared.errors import Code, Refused
@@ -167,7 +167,7 @@ def _manifest_digest(report: ChainReport, batches: Sequence[BatchProof]) -> str:
 
 def _manifest(fd: int) -> bytes:
     try:
-        content, _ = read_whole(fd, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+        content, _ = read_whole(fd, MANIFEST_NAME, MANIFEST_READ_BYTES)
     except FileNotFoundError:
         raise Broken(Reason.MANIFEST_MISSING) from None
     return content

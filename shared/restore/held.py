@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from shared.chain.batch import HEADER_MARK, file_name
 from shared.chain.canonical import parse_json
 from shared.chain.frame import decompressed
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
@@ -86,7 +86,7 @@ def linked_files(place: Place) -> Links:
     with readable(path), opened(path) as directory:
         with named(path, MANIFEST_NAME):
             numbers = batch_numbers(directory)
-            content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+            content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
             manifest, begin = start(content)
         digests = [begin.tail]
         for seq in numbers:

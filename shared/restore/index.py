@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shared.chain.batch import file_name, unescape
 from shared.chain.canonical import canonical_json, parse_json
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES
 from shared.chain.text import copy_text
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start
@@ -176,7 +176,7 @@ def _grown(rows: sqlite3.Connection, place: Place, progress: Progress) -> Index:
     path = place.path
     with readable(path), opened(path) as directory:
         with named(path, MANIFEST_NAME):
-            content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+            content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
             manifest, begin = start(content)
         known = _matches(rows, begin, directory)
         if known and not _is_there(directory, _last(rows)[0] + 1):

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from shared.chain.batch import file_name, file_number
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES
 from shared.chain.verdict import Broken, Reason, Verdict
 from shared.chain.verify import BatchProof, ChainReport, verify_chain
 from shared.errors import Code, Refused
+from shared.errors import Verdict as Ended
 from shared.volume.files import (
     READ,
     chunks_of,
@@ -21,6 +22,7 @@ from shared.volume.files import (
     names_in,
     opened_file,
     read_whole,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def verified(
     with readable(path), opened(path) as directory:
         try:
             numbers = batch_numbers(directory)
-            manifest, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_MAX_BYTES + 1)
+            manifest, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
         except Broken as broken:
             return ChainReport(
                 Verdict.BROKEN, broken.reason, broken.params, None, (), None, anchored=False
@@ -57,9 +59,9 @@ def batch_numbers(directory: int) -> list[int]:
     for name in names:
         number = file_number(name)
         if name != MANIFEST_NAME and number is None:
-            raise Broken(Reason.ENTRY_FOREIGN, entry=name)
+            raise Broken(Reason.ENTRY_FOREIGN, entry=shown(name))
         if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-            raise Broken(Reason.ENTRY_NOT_REGULAR, entry=name)
+            raise Broken(Reason.ENTRY_NOT_REGULAR, entry=shown(name))
         if number is not None:
             numbers.append(number)
     if MANIFEST_NAME not in names:
@@ -86,7 +88,7 @@ def opened(path: Path) -> Iterator[int]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what the operating system says of an archive into ``Refused`` (DIRECTORY_UNREADABLE)."""
+    """Turn what cannot be read of an archive, or is too much, into ``Refused`` (DIRECTORY_UNREADABLE)."""
     try:
         yield
     except OSError as error:
@@ -94,3 +96,9 @@ def readable(path: Path) -> Iterator[None]:
         link = error.errno == errno.ENOTDIR and path.is_symlink()
         cause = "ELOOP" if link else errno_name(error)
         raise Refused(Code.DIRECTORY_UNREADABLE, directory=str(path), cause=cause) from error
+    except Ended as ended:
+        # A limit of what is read says nothing about the archive.
+        if ended.code is not Code.STORAGE_LIMIT:
+            raise
+        params = {"directory": str(path), **ended.params}
+        raise Refused(Code.DIRECTORY_UNREADABLE, **params) from ended

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.chain.batch import file_name, file_number
-from shared.chain.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, start, verify_batch
 from shared.errors import Code, Passing
@@ -226,7 +226,7 @@ class _Chain:
     def _begin(self) -> tuple[Manifest, Position]:
         if MANIFEST_NAME not in self._sizes:
             raise Broken(Reason.MANIFEST_MISSING)
-        content, _ = read_whole(self._directory, MANIFEST_NAME, MANIFEST_MAX_BYTES)
+        content, _ = read_whole(self._directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
         return start(content)
 
     def _next(self, manifest: Manifest, position: Position, file: str) -> None:

@@ -55,12 +55,23 @@ def test_a_digest_is_lowercase_hexadecimal() -> None:
         (b'"\\ud800"', "encoding"),
         (b'{"\\udfff":1}', "encoding"),
         (b"[" * 65 + b"]" * 65, "depth"),
-        (b"[" * 1_000_000, "depth"),
+        (b"[" * 200_000, "depth"),
         (b'{"a":' * 200_000 + b"1" + b"}" * 200_000, "depth"),
+        (b"[" * 200_001, "parts"),
+        (b"[" + b"1," * 200_000 + b"1]", "parts"),
+        (b"[" + b'"\\\\",' * 200_000 + b"1]", "parts"),
+        (b"{" + b'"":{},' * 100_000 + b"}", "parts"),
+        (b"[" + b'""' * 500_000 + b"," * 200_001, "parts"),
     ],
 )
 def test_json_with_room_for_another_reading_is_broken(data: bytes, problem: str) -> None:
     assert problem_of(data) == problem
+
+
+@pytest.mark.parametrize("text", [",[{" * 100_000, '\\",[{' * 100_000, '"' * 500_000])
+def test_what_stands_inside_a_text_is_no_part_of_its_own(text: str) -> None:
+    assert parse_json(canonical_json([text])) == [text]
+    assert parse_json(canonical_json([text, *[0] * 199_998])) == [text, *[0] * 199_998]
 
 
 def test_json_is_read_up_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:

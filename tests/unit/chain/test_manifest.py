@@ -47,7 +47,7 @@ def changed(path: list[str | int], value: object) -> bytes:
     [
         MANIFEST,
         replace(MANIFEST, policy=None, previous=Previous(OTHER_JOB, "ab" * 32)),
-        replace(MANIFEST, window=replace(MANIFEST.window, after=("2025-01-01", "\x00é\n"))),
+        replace(MANIFEST, window=replace(MANIFEST.window, after=("2025-01-01", "\x01é\n"))),
         replace(MANIFEST, policy=Policy(0, 0), tables=(TASKS,)),
         replace(MANIFEST, definition={"deep": [{"er": None}], "zahl": 10**30}),
     ],
@@ -102,6 +102,7 @@ def test_generated_columns_are_not_copied() -> None:
         (["window"], None, "type"),
         (["window", "after"], ["2026-01-01"], "length"),
         (["window", "after"], ["2026-01-01", None], "type"),
+        (["window", "after"], ["2026-01-01", "\0"], "value"),
         (["window", "cutoff"], 5, "type"),
         (["policy", "revision"], True, "type"),
         (["policy", "after_days"], -1, "value"),
