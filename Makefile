@@ -98,6 +98,8 @@ tools:
 	need unshare util-linux; \
 	need strace strace; \
 	need faketime faketime; \
+	need spin spin; \
+	need gcc gcc; \
 	need /usr/sbin/pgbouncer pgbouncer; \
 	need $(POSTGRES_15)/initdb postgresql-15; \
 	if [ -n "$$missing" ]; then \
