@@ -113,6 +113,16 @@ def swap(here: Stage) -> None:
     files[-1].write_bytes(frame.compress(text) + frame.flush())
 
 
+def forge(here: Stage) -> None:
+    """Put in a batch whose header holds what no database could keep: it is told all the same."""
+    from shared.chain.frame import compressor
+
+    file = batch_files(here, archive_of(here))[1]
+    frame = compressor()
+    text = text_of(file).replace(b'"job":"', b'"job":"\\u0000\\u001b' + b"x" * 1_000_000, 1)
+    file.write_bytes(frame.compress(text) + frame.flush())
+
+
 def cut(here: Stage) -> None:
     batch_files(here, archive_of(here))[-1].unlink()
 
@@ -163,6 +173,7 @@ def believe(here: Stage) -> None:
 
 FINDINGS: dict[Sighting | str, tuple[Callable[[Stage], None], Sighting]] = {
     "an edited batch": (edit, Sighting.CHAIN_BROKEN),
+    "a forged batch": (forge, Sighting.CHAIN_BROKEN),
     "another chain that verifies": (swap, Sighting.DIGEST_DIFFERS),
     "the last batch deleted": (cut, Sighting.FILE_MISSING),
     "a batch in the middle deleted": (gap, Sighting.CHAIN_BROKEN),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shared.chain.batch import PREAMBLE
 from shared.chain.canonical import canonical_json, parse_json
-from shared.chain.manifest import MANIFEST_NAME
+from shared.chain.manifest import MANIFEST_NAME, Table
 from tests.tamper.shelf import (
     OPEN,
     WHOLE,
@@ -33,6 +33,7 @@ from tests.unit.chain.scribe import (
     PAGES,
     Page,
     chain,
+    column,
     framed,
     page,
     stored,
@@ -423,7 +424,27 @@ def cut_text(mark: bytes, seq: int) -> Change:
     return lambda old: {**old, name: stored(text(batch(old, name)).partition(mark)[0])}
 
 
+ALL_GENERATED = Table(
+    "app", "Nothing", 0, ("task_id",), ("id",), (column("task_id", generated="1"),)
+)
+
+
+def without_columns(rows: bytes) -> Entries:
+    """Write an archive with a table of which nothing is copied."""
+    manifest = replace(MANIFEST, tables=(*MANIFEST.tables, ALL_GENERATED))
+    return entries(*chain(manifest, ((*PAGES[0], rows), (b"", b"", b""))))
+
+
 UNTRUE = (
+    *(
+        both(
+            f"{rows!r} in a table without columns",
+            ONE,
+            lambda _, rows=rows: without_columns(rows),  # type: ignore[misc]
+            without_columns(b"\n\n"),
+        )
+        for rows in (b"x\n", b"\\N\n", b"\t\n", b"\n \n")
+    ),
     *(spoiled(how, 1, with_rows(index, rows)) for how, (index, rows) in ROWS.items()),
     *(spoiled(how, 1, with_end(**change)) for how, change in ENDS.items()),
     *(spoiled(how, 1, with_header(**change)) for how, change in HEADERS.items()),
