@@ -66,16 +66,16 @@ test: $(READY) ## Run the tests that need Python and make only
 	$(TEST) -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
 
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
-# server a supported Debian carries.
+# server a supported Debian carries. What kills and cuts ticks is tried on the embedded Postgres, by make crash.
 test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest" tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest" --ignore=tests/crash tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
 RESULTS ?= build/crash
 
 crash: $(READY) tools ## Kill, fail and stop ticks at every system call, cut them off at every message, spoil every byte (Linux on x86-64; minutes)
 	rm -rf $(RESULTS)
-	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m sweep tests/crash tests/tamper $(ARGS) || status=$$?; \
+	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m "system or sweep" tests/crash tests/tamper $(ARGS) || status=$$?; \
 	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
 
 # How often the power goes; the whole proof wants 50.
