@@ -188,7 +188,7 @@ def _one_unit(work: Work, claim: Claim, watch: Stopwatch) -> tuple[Outcome, Job]
     except (Uncertain, Passing) as error:
         return _unknown(work, claim, error)
     ending = Ending.FINISHED if job.state.closed else Ending.PROGRESSED
-    # Only an archive moves rows; other evidence has no such count.
+    # By table: an archive moved them, a prune held them against the file. A scan counts no rows.
     rows = sum(progress.evidence.get("rows", {}).values())
     params = {
         "roots": progress.roots,

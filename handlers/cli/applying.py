@@ -60,14 +60,15 @@ def apply(
     deleted: plans that an earlier apply made are disabled, others left.
     """
     from handlers.cli.session import session, signed
-    from shared import wiring
+    from shared import declaration
     from shared.plans import applying, namespaces
 
     with session() as opened:
-        asked = wiring.kinds_to_apply(opened.settings, file)
+        settings = opened.settings
+        asked = declaration.chosen(file, settings.kinds_file)
         signature = signed(actor, reason or applying.reason_of(asked.path, asked.sha256))
         owner = namespaces.find(opened.control, namespace)["name"]
-        declared = wiring.declared(opened.settings, opened.url, asked, owner)
+        declared = declaration.declared(asked, owner, opened.url, settings.archive_storage_id)
         found = applying.compare(opened.control, declared, owner)
         item = _document(opened, owner, asked, found)
         if check:

@@ -31,15 +31,22 @@ def reason(out: Console, item: Json | None) -> None:
         out.print(f"  How much is left is not known: {told}", soft_wrap=True)
 
 
+def standing(out: Console, item: Json | None) -> None:
+    """Print in a line when a tick last came by, and what is left of the budgets."""
+    if item is None:
+        return
+    job, volume = _room(item)
+    text = f"  Last tick: {_ago(item)}. Budget left: {job} of a job, {volume or '-'} of the volume."
+    out.print(text, soft_wrap=True)
+
+
 def told(out: Console, item: Json) -> None:
     """Print an outlook whole."""
     from handlers.cli.table import facts
-    from shared.messages.template import size_text
 
     behind, to_go, drained, _ = left(item)
     pace = item["roots_per_second"]
-    room = item["volume_bytes_left"]
-    ago = _time(item["last_tick_seconds"])
+    job, volume = _room(item)
     reason(out, item)
     facts(
         out,
@@ -49,11 +56,26 @@ def told(out: Console, item: Json) -> None:
             ("  ticks to go", item["ticks_to_go"]),
             ("  pace", f"{pace:.3g} roots a second" if pace else None),
             ("  drained in", drained),
-            ("  left of its budget", size_text(max(0, item["job_bytes_left"]))),
-            ("  left of the volume", size_text(room) if room is not None else None),
-            ("  last tick", f"{ago} ago" if ago else "never"),
+            ("  left of its budget", job),
+            ("  left of the volume", volume),
+            ("  last tick", _ago(item)),
         ],
     )
+
+
+def _room(item: Json) -> tuple[str, str | None]:
+    from shared.messages.template import size_text
+
+    volume = item["volume_bytes_left"]
+    return (
+        size_text(max(0, item["job_bytes_left"])),
+        None if volume is None else size_text(volume),
+    )
+
+
+def _ago(item: Json) -> str:
+    ago = _time(item["last_tick_seconds"])
+    return f"{ago} ago" if ago else "never"
 
 
 def _roots(item: Json) -> str | None:

@@ -191,7 +191,7 @@ def _list(out: Console, items: list[Json]) -> None:
     """Print the plans, then of each one why it stands as it does."""
     from handlers import shape
     from handlers.cli.applying import show_drift
-    from handlers.cli.looking import left, reason
+    from handlers.cli.looking import left, reason, standing
     from handlers.cli.table import short, table
     from shared.messages.template import seconds_text
 
@@ -218,6 +218,7 @@ def _list(out: Console, items: list[Json]) -> None:
     for item in items:
         out.print(f"\n{_name(item)}", soft_wrap=True)
         reason(out, item["outlook"])
+        standing(out, item["outlook"])
         if item["late_rows"]:
             late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
             out.print(f"  {late['message']}\n    {late['next']}", soft_wrap=True)

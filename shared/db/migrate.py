@@ -39,6 +39,15 @@ class Schema:
     applied: tuple[int, ...]
     pending: tuple[int, ...]
 
+    @property
+    def problem(self) -> Refused | None:
+        """Return why this program cannot work with it (nothing there, something lacking), or None."""
+        if not self.applied:
+            return Refused(Code.SCHEMA_MISSING)
+        if self.pending:
+            return Refused(Code.SCHEMA_OLDER, pending=list(self.pending))
+        return None
+
 
 def migrations() -> tuple[Migration, ...]:
     """Return every migration this version of the program has, in order."""

@@ -83,14 +83,9 @@ def _granted(row: dict[str, Any], cause: str, lines: tuple[str, ...]) -> Finding
 
 def _schema_problem(applied: dict[int, str]) -> Refused | None:
     try:
-        schema = migrate.compare(applied)
+        return migrate.compare(applied).problem
     except Refused as refused:
         return refused
-    if not schema.applied:
-        return Refused(Code.SCHEMA_MISSING)
-    if schema.pending:
-        return Refused(Code.SCHEMA_OLDER, pending=list(schema.pending))
-    return None
 
 
 def _lacks_migrations(row: dict[str, Any]) -> bool:

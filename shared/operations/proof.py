@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -14,8 +13,8 @@ from shared.chain.frame import decompressed
 from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest, encode_manifest
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
-from shared.errors import Code, Verdict
-from shared.restore.held import MEMORY_BYTES, linked
+from shared.errors import Code, Passing, Refused, Verdict
+from shared.restore.held import linked, spooled, temporary
 from shared.restore.rows import blocks, lines, values
 from shared.volume import publish
 from shared.volume.files import CHUNK, chunks_of
@@ -80,18 +79,22 @@ def digest_of(volume: Volume, archived: Archived, archive: Job) -> str:
 def copied(volume: Volume, archived: Archived) -> Iterator[IO[bytes]]:
     """Copy the file and check the copy, so that what is checked and what is read are the same bytes.
 
-    Raises ``Verdict`` (FILE_CHECK_FAILED), also for rows that are read and are not what they should be.
+    Raises ``Verdict`` (FILE_CHECK_FAILED), also for rows that are read and are not what they should be, and
+    ``Passing`` (TEMPORARY_UNUSABLE) where there is no room for the copy.
     """
     file, name = archived.file, file_name(archived.file.seq)
     digest = hashlib.sha256()
-    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as copy, _of_archive(archived):
+    with spooled() as copy, _of_archive(archived):
         with (
             publish.job_directory(volume, archived.directory, create=False) as directory,
             publish.published(directory, name) as fd,
         ):
             for chunk in chunks_of(fd):
                 digest.update(chunk)
-                copy.write(chunk)
+                with _room():
+                    copy.write(chunk)
+        with _room():
+            copy.seek(0)
         if digest.hexdigest() != file.sha256:
             raise Verdict(
                 Code.FILE_CHECK_FAILED,
@@ -180,6 +183,16 @@ def _broken(file: str) -> Iterator[None]:
     except Broken as broken:
         params = {"file": file, **broken.params, "cause": str(broken.reason)}
         raise Verdict(Code.FILE_CHECK_FAILED, **params) from broken
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Have a unit that finds no room for its copy tried again: room may come by itself."""
+    try:
+        with temporary():
+            yield
+    except Refused as refused:
+        raise Passing(refused.code, **refused.params) from refused
 
 
 @contextmanager

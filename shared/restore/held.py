@@ -132,7 +132,7 @@ def held(
     ``Refused`` (DIRECTORY_UNREADABLE, TEMPORARY_UNUSABLE).
     """
     seq = before.seq + 1
-    with _copy() as copy:
+    with spooled() as copy:
         with readable(path), opened(path) as directory:
             for chunk in batch_chunks(directory, seq):
                 with temporary():
@@ -158,7 +158,8 @@ def temporary() -> Iterator[None]:
 
 
 @contextmanager
-def _copy() -> Iterator[IO[bytes]]:
+def spooled() -> Iterator[IO[bytes]]:
+    """Lend a file for a copy: in memory up to ``MEMORY_BYTES``, on the disk of temporary files beyond."""
     copy = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed below
     try:
         yield copy

@@ -280,8 +280,13 @@ while True:
 """
 
 
-def child(here: Stage, *, once: bool = True, before: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """Start a process of its own that ticks once, or until nothing is due; one JSON line per tick."""
+def child(
+    here: Stage, *, once: bool = True, before: Sequence[str] = (), first: str = ""
+) -> subprocess.Popen[str]:
+    """Start a process of its own that ticks once, or until nothing is due; one JSON line per tick.
+
+    ``before`` is a command that runs it, ``first`` what the program does before all else.
+    """
     node = here.node
     given = {
         "once": once,
@@ -293,7 +298,7 @@ def child(here: Stage, *, once: bool = True, before: Sequence[str] = ()) -> subp
         },
     }
     return subprocess.Popen(
-        [*before, sys.executable, "-c", CHILD, json.dumps(given)],
+        [*before, sys.executable, "-c", first + CHILD, json.dumps(given)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -538,6 +538,25 @@ def test_time_that_is_up_leaves_the_rest_for_the_next_try(here: Stage) -> None:
     assert "unit-failed" in event_types(here, of_prune(here))
 
 
+# As if the disk of temporary files had room for ten bytes, and every file were too large for memory.
+CRAMPED = """
+import resource
+from shared.restore import held
+held.MEMORY_BYTES = 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+"""
+
+
+def test_no_room_for_a_copy_is_tried_again_and_removes_nothing(here: Stage) -> None:
+    receipts(here, "a")
+    archive(here, "idempotency")
+    begin(here)
+    ((ending, code),) = [tuple(told[:2]) for told in ended(child(here, first=CRAMPED))]
+    assert (ending, code) == (Ending.WAITING, Code.TEMPORARY_UNUSABLE)
+    assert of_prune(here).state is State.PENDING
+    assert keys(here) == ["a"]
+
+
 def test_another_volume_has_its_own_place(here: Stage, tmp_path: Path) -> None:
     """A plan that moves between volumes forgets nothing of either."""
     receipts(here, "a")
