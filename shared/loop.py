@@ -80,6 +80,8 @@ def stopping() -> Iterator[threading.Event]:
     """Turn SIGTERM and SIGINT into an event that is looked at between ticks.
 
     The unit in hand is finished and settled first: it is bounded, and the watchdog bounds it again.
+    Once it was heard the process is leaving, and the signal stays ignored: ``timeout`` and service managers
+    send it to the process and to its group, and the second must not turn a good end into a death.
     """
     stop = threading.Event()
 
@@ -91,4 +93,4 @@ def stopping() -> Iterator[threading.Event]:
         yield stop
     finally:
         for each, handler in before.items():
-            signal.signal(each, handler)
+            signal.signal(each, signal.SIG_IGN if stop.is_set() else handler)

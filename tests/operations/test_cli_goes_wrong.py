@@ -310,7 +310,8 @@ def test_no_job_shows_cursors_owners_or_generations(shell: Shell) -> None:
             assert secret not in text
 
 
-def test_the_loop_ends_at_a_boundary_when_it_is_told_to(shell: Shell) -> None:
+@pytest.mark.parametrize("often", [False, True], ids=["once", "again_and_again"])
+def test_the_loop_ends_at_a_boundary_when_it_is_told_to(shell: Shell, often: bool) -> None:
     command = [sys.executable, "-m", "handlers.cli", "run", "--every", "1s", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as loop:
         limit = time.monotonic() + 60
@@ -320,6 +321,9 @@ def test_the_loop_ends_at_a_boundary_when_it_is_told_to(shell: Shell) -> None:
                 break
             time.sleep(0.2)
         loop.send_signal(signal.SIGTERM)
+        while often and loop.poll() is None:
+            loop.send_signal(signal.SIGTERM)
+            time.sleep(0.001)
         out, _ = loop.communicate(timeout=60)
     assert loop.returncode == 0
     found = json.loads(out)

@@ -285,7 +285,12 @@ def test_a_signal_is_heard_between_ticks_and_never_inside_one(
 
     monkeypatch.setattr(loop, "tick", interrupted)
     told: list[Report] = []
-    last = loop.until_idle(node(database, volume_root, scanned), Wanted(), 60.0, told.append)
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        last = loop.until_idle(node(database, volume_root, scanned), Wanted(), 60.0, told.append)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
     assert [report.outcome.ending for report in told] == [Ending.FINISHED]
     assert last is told[0]
     running = "SELECT count(*) FROM tallystick.job WHERE state = 'RUNNING'"
