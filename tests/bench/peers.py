@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
-import sys
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.bench import running
+from tests.bench import environment, running
 from tests.bench.cost import Cost
 from tests.bench.ground import Ground
 from tests.bench.running import quoted, shell
@@ -78,17 +75,8 @@ def dump(here: Ground) -> Cost:
 
 
 def loader() -> Path:
-    """Make the environment of dlt with the releases of ``dlt.txt``, once, and return its Python."""
-    wanted = HERE / "dlt.txt"
-    digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
-    place = HERE.parents[1] / "build" / f"dlt-{digest[:16]}"
-    python, ready = place / "bin" / "python", place / "ready"
-    if ready.exists():
-        return python
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", wanted], check=True)
-    ready.touch()
-    return python
+    """Return the Python of an environment that has dlt."""
+    return environment.made(HERE / "dlt.txt")
 
 
 def load(python: Path, here: Ground, backend: str) -> Cost:
