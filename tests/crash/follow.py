@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -142,7 +143,10 @@ class Followed:
         elif act.how == "hold":
             self.held = thread
         else:
-            if act.how in {"fail", "lie"}:
+            if act.errno == errno.ECONNRESET and act.how == "fail":
+                # A reset ends the connection. After a send that failed libpq waits for that end for ever.
+                ptrace.shut_instead(thread)
+            elif act.how in {"fail", "lie"}:
                 ptrace.prevent(thread)
             self._at_exit[thread] = act
 

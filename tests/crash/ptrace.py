@@ -23,8 +23,9 @@ ALL_CHILDREN = 0x40000000
 STOPPED_AT_CALL = signal.SIGTRAP | 0x80
 
 # Where the registers are in the block that the kernel gives, in words of eight bytes.
-REGISTERS, RESULT, NUMBER = 27, 10, 15
+REGISTERS, RESULT, SECOND, NUMBER = 27, 10, 13, 15
 NO_CALL = 2**64 - 1
+SHUTDOWN, BOTH_WAYS = 48, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
@@ -100,6 +101,12 @@ def call_of(thread: int) -> Call:
 def prevent(thread: int) -> None:
     """At the entry of a call: let the kernel do nothing."""
     _set(thread, NUMBER, NO_CALL)
+
+
+def shut_instead(thread: int) -> None:
+    """At the entry of a call on a socket: let the kernel end the connection, and do nothing else."""
+    _set(thread, SECOND, BOTH_WAYS)
+    _set(thread, NUMBER, SHUTDOWN)
 
 
 def answer(thread: int, value: int) -> None:
