@@ -5,10 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from shared.doctor.finding import worst
-from shared.messages import words
-from shared.plans.difference import set_since
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -19,6 +15,7 @@ if TYPE_CHECKING:
     from shared.errors import TallystickError
     from shared.jobs.model import Job
     from shared.jobs.reading import NamedJob
+    from shared.messages import Words
     from shared.tick import Report
 
 Json = dict[str, Any]
@@ -35,7 +32,7 @@ def told(
     code: str, params: Mapping[str, object], about: Mapping[str, object] | None = None
 ) -> Json:
     """Return a code with its parameters and its words; ``about`` is what else the words may name."""
-    found = words(code, {**(about or {}), **params})
+    found = _words(code, {**(about or {}), **params})
     return {
         "code": code,
         "params": dict(params),
@@ -108,7 +105,7 @@ def event(row: Row) -> Json:
     """Return a recovery event with its words."""
     reason = row["reason_code"] or row["type"]
     about = {"job": str(row["job_id"])} if row["job_id"] else {}
-    found = words(reason, {**about, **(row["reason_params"] or {})})
+    found = _words(reason, {**about, **(row["reason_params"] or {})})
     return {
         "id": str(row["id"]),
         "occurred_at": time(row["occurred_at"]),
@@ -212,6 +209,8 @@ def survey(found: Survey) -> Json:
 
 def examination(sections: Sequence[Section]) -> Json:
     """Return everything an examination found, subject by subject."""
+    from shared.doctor.finding import worst
+
     findings = [finding(each) for section in sections for each in section.findings]
     severities = [item["severity"] for item in findings]
     return {
@@ -234,10 +233,10 @@ def finding(found: Finding) -> Json:
 
     Where it is about a job that met an error, the error is told along.
     """
-    text = words(found.code, found.params)
+    text = _words(found.code, found.params)
     happened, next_step = text.happened, text.next_step
     if why_params := found.params.get("error_params"):
-        why = words(found.params["code"], {**found.params, "cause": None, **why_params})
+        why = _words(found.params["code"], {**found.params, "cause": None, **why_params})
         happened = f"{happened} {why.happened}"
         next_step = why.next_step or next_step
     return {
@@ -341,6 +340,8 @@ def report(report: Report) -> Json:
 
 
 def _set_since(row: Row) -> list[Json]:
+    from shared.plans.difference import set_since
+
     return [
         {"name": each.name, "applied": each.before, "now": each.after}
         for each in set_since(row, row["applied"])
@@ -351,8 +352,15 @@ def _about(job: Job | None) -> Json:
     return {"job": str(job.id), "kind": job.kind} if job else {}
 
 
+def _words(code: str, params: Mapping[str, object]) -> Words:
+    # The catalogue is loaded by the first answer that needs words; most need none.
+    from shared.messages import words
+
+    return words(code, params)
+
+
 def _message(code: str, params: Mapping[str, object]) -> Json:
-    found = words(code, params)
+    found = _words(code, params)
     return {"message": found.happened, "next": found.next_step}
 
 

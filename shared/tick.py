@@ -24,7 +24,7 @@ from shared.errors import (
 )
 from shared.jobs import rules, store
 from shared.jobs.model import Claim, Ending, Job, Outcome, Progress, State
-from shared.operations.registry import OPERATIONS
+from shared.operations.registry import OPERATIONS, operation
 from shared.operations.work import Held, Work
 from shared.plans.schedule import KnownKind, schedule
 from shared.recovery import evidence
@@ -201,15 +201,15 @@ def _one_unit(work: Work, claim: Claim, watch: Stopwatch) -> tuple[Outcome, Job]
 
 def _proven(work: Work, claim: Claim, watch: Stopwatch) -> Progress:
     """Do one unit and prove it; nothing is recorded yet."""
-    operation = OPERATIONS[claim.job.operation]
+    steps = operation(claim.job.operation)
     try:
         watch.begin("read")
-        unit = operation.next_unit(work, claim)
+        unit = steps.next_unit(work, claim)
         watch.begin("do")
-        done = operation.do(work, unit)
+        done = steps.do(work, unit)
         watch.begin("verify")
-        proof = operation.verify(work, unit, done)
-        return operation.record(unit, proof)
+        proof = steps.verify(work, unit, done)
+        return steps.record(unit, proof)
     except TallystickError:
         raise
     except Exception as error:
@@ -293,7 +293,7 @@ def _came_for(wanted: Wanted) -> tuple[str, ...]:
 
 def _searched(wanted: Wanted, held: Held | None) -> tuple[str, ...]:
     return tuple(
-        name for name in _came_for(wanted) if held is not None or not OPERATIONS[name].needs_volume
+        name for name in _came_for(wanted) if held is not None or not operation(name).needs_volume
     )
 
 

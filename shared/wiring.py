@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from shared.archive import kinds as kinds_file
 from shared.db import migrate
-from shared.doctor.installation import Installation
 from shared.errors import Code, Refused
 from shared.plans.schedule import KnownKind
 from shared.tick import Node
 
 if TYPE_CHECKING:
     from shared.archive.kinds import NamedKind
+    from shared.doctor.installation import Installation
     from shared.settings import Settings
 
 
@@ -64,6 +64,9 @@ def node(settings: Settings, control: str) -> Node:
 
 def installation(settings: Settings, control: str | None) -> Installation:
     """Return this node's part of the installation, as far as it is configured; None: no database is."""
+    # A process that ticks starts without what examines.
+    from shared.doctor.installation import Installation  # noqa: PLC0415
+
     problem = None
     try:
         known = kinds(settings)

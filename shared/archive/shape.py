@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass as validated
 
 from shared.chain.manifest import Column, Table
 
@@ -21,7 +21,7 @@ class TimeSort(StrEnum):
     NUMBER = "number"
 
 
-@validated(frozen=True)
+@dataclass(frozen=True)
 class OrderColumn:
     """A column that orders roots: time first, then the key. ``type`` is what its text is cast to."""
 
@@ -30,7 +30,7 @@ class OrderColumn:
     text: bool
 
 
-@validated(frozen=True)
+@dataclass(frozen=True)
 class Relation:
     """One table as a page reads it; ``text_join`` marks join columns compared byte by byte."""
 
@@ -39,7 +39,7 @@ class Relation:
     text_join: tuple[bool, ...]
 
 
-@validated(frozen=True)
+@dataclass(frozen=True)
 class Shape:
     """Everything about tables that a job depends on; a page whose tables differ is refused."""
 
@@ -54,7 +54,7 @@ class Shape:
         return tuple(relation.table for relation in self.relations)
 
 
-@validated(frozen=True)
+@dataclass(frozen=True)
 class Opening:
     """What the first unit of a job fixes for all others.
 
@@ -72,18 +72,21 @@ class Opening:
     late_rows: int | None
 
 
-_OPENING: TypeAdapter[Opening] = TypeAdapter(Opening)
+@cache
+def _openings() -> TypeAdapter[Opening]:
+    # Made when first needed: a tick that finds nothing due does without it.
+    return TypeAdapter(Opening)
 
 
 def opening_json(opening: Opening) -> dict[str, Any]:
     """Return an opening as the database stores it."""
-    value: dict[str, Any] = _OPENING.dump_python(opening, mode="json")
+    value: dict[str, Any] = _openings().dump_python(opening, mode="json")
     return value
 
 
 def parse_opening(value: dict[str, Any]) -> Opening:
     """Read what ``opening_json`` wrote."""
-    return _OPENING.validate_python(value)
+    return _openings().validate_python(value)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,19 @@
-"""Every operation there is."""
+"""Every operation there is, by name; each is loaded when it is first asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from shared.operations.archive import ARCHIVE
-from shared.operations.prune import PRUNE
-from shared.operations.scan import SCAN
-from shared.operations.work import Operation
+if TYPE_CHECKING:
+    from shared.operations.work import Operation
 
-OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
-    operation.name: operation for operation in (ARCHIVE, SCAN, PRUNE)
-}
+OPERATIONS = ("archive", "scan", "prune")
+
+
+def operation(name: str) -> Operation[Any, Any, Any]:
+    """Return an operation by its name; a process that is started for one does without the others."""
+    found: Operation[Any, Any, Any] = getattr(
+        import_module(f"shared.operations.{name}"), name.upper()
+    )
+    return found
