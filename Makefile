@@ -18,10 +18,10 @@ ARGS ?=
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
 TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
-SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper
+SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system test-nfs crash tools lint lint-infra bench lock clean
+.PHONY: help setup demo pictures test test-system test-nfs crash tools lint lint-infra bench package lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,12 +62,21 @@ demo: $(READY) ## Watch it work on a small database of its own, a killed tick in
 pictures: $(READY) ## Take the README's pictures of the demo anew
 	@COLUMNS=80 $(BIN)/tallystick demo --pictures docs/pictures
 
-test: $(READY) ## Run the tests that need Python and make only
+# What tests pack, and the client they run it under: fetched once, so that they themselves need no index.
+WHEELS = build/wheels/ready
+
+$(WHEELS): $(READY) requirements/functions.txt requirements/runtime.txt
+	rm -rf $(@D)
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
+	  --dest $(@D) -r requirements/functions.txt -r requirements/runtime.txt
+	@touch $@
+
+test: $(READY) $(WHEELS) ## Run the tests that need Python and make only
 	$(TEST) -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
 
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries. What kills and cuts ticks is tried on the embedded Postgres, by make crash.
-test-system: $(READY) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
+test-system: $(READY) $(WHEELS) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
 	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest" --ignore=tests/crash tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
@@ -152,11 +161,20 @@ bench: $(READY) ## Measure against peers in one run
 	@if [ ! -f tests/bench/__main__.py ]; then echo "make bench: tests/bench is not there yet" >&2; exit 1; fi
 	$(BIN)/python -m tests.bench $(ARGS)
 
+package: $(READY) ## Pack the AWS Lambda functions, the same bytes every time, into build/package (Python 3.13)
+	@$(BIN)/python -m infra.packaging $(ARGS)
+
+# What only people at a shell need: the functions do without it and what it brings along.
+AT_A_SHELL = rich typer
+
 # Needs uv. The locks carry hashes and no index address: any mirror that serves the same files will do.
 lock: ## Lock requirements/*.txt anew from pyproject.toml
 	@command -v $(UV) >/dev/null 2>&1 || { echo "make lock: uv is missing; name it with UV=/path/to/uv" >&2; exit 1; }
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra metrics pyproject.toml -o requirements/run.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group build -o requirements/build.txt
+	printf '%s\n' $(AT_A_SHELL) | \
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra aws --excludes - pyproject.toml -o requirements/functions.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group runtime -o requirements/runtime.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
 

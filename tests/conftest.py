@@ -16,11 +16,14 @@ import pytest
 
 from shared.db import embedded
 from shared.db.migrate import migrate
+from tests.golden.scenario import Shell, deployed
 
 # Read before any test runs: a test sees none of the developer's own settings.
 TEST_DSN = os.environ.get("TALLYSTICK_TEST_DSN")
 TEST_PG_BIN = os.environ.get("TALLYSTICK_TEST_PG_BIN")
 TEST_DATA = os.environ.get("TALLYSTICK_TEST_DATA")
+
+SIGNED = ("--actor", "tester", "--reason", "a test needs it")
 
 numbers = itertools.count(1)
 
@@ -83,6 +86,30 @@ def volume_root(tmp_path: Path) -> Path:
     root = tmp_path / "volume"
     root.mkdir(mode=0o700)
     return root
+
+
+@pytest.fixture
+def deployment(
+    database: str,
+    volume_root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Shell:
+    """A shell in whose settings a database, a volume and one kind are deployed; nothing is planned."""
+    made = Shell(capsys)
+    deployed(made, database, volume_root, monkeypatch.setenv)
+    return made
+
+
+@pytest.fixture
+def shell(deployment: Shell) -> Shell:
+    """A deployment with one kind planned, 45 old orders in batches of 20, due now."""
+    for command in (
+        ("policy", "set", "orders", "--after", "365d"),
+        ("plan", "set", "orders", "--batch-size", "20", "--enable"),
+    ):
+        assert deployment(*command, *SIGNED).code == 0
+    return deployment
 
 
 @pytest.fixture(scope="session")
