@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shared.operations.work import Operation
+    from collections.abc import Callable
 
-OPERATIONS = ("archive", "scan", "prune")
+    from shared.operations.work import Operation
 
 
 def operation(name: str) -> Operation[Any, Any, Any]:
     """Return an operation by its name; a process that is started for one does without the others."""
-    found: Operation[Any, Any, Any] = getattr(
-        import_module(f"shared.operations.{name}"), name.upper()
-    )
+    return OPERATIONS[name]()
+
+
+def _loaded(name: str) -> Operation[Any, Any, Any]:
+    module = import_module(f"shared.operations.{name}")
+    found: Operation[Any, Any, Any] = getattr(module, name.upper())
     return found
+
+
+OPERATIONS: dict[str, Callable[[], Operation[Any, Any, Any]]] = {
+    name: partial(_loaded, name) for name in ("archive", "scan", "prune")
+}

@@ -40,7 +40,7 @@ def submit(url: str) -> str:
 
 def work(url: str, worker: str, _place: str) -> None:
     """Tick until told to stop."""
-    OPERATIONS[NAME] = operation(url, worker)
+    OPERATIONS[NAME] = lambda: operation(url, worker)
     node = worlds.node(
         url, None, None, deadline_seconds=DEADLINE_SECONDS, lease_seconds=LEASE_SECONDS
     )
