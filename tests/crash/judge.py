@@ -5,7 +5,7 @@ program it knows the format (docs/format.md) and the names of tables and columns
 
     before = witness(source_dsn, KIND)              # while the source is as it was
     ...                                             # ticks, kills, faults, recovery until idle
-    faults = judge(before, control_dsn, volume_root, source_dsn)
+    faults = judge(before, control_dsn, [volume_root], source_dsn)
     assert not faults
 
 A fault is a sentence. The empty list means: every candidate row is in exactly one batch of its job, byte for
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ PINS = (
     "SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC';"
     "SET extra_float_digits = 3; SET bytea_output = 'hex'; SET client_encoding = 'UTF8'"
 )
+# Events that say how a claim ended which brought no unit.
+ENDING = {"job-reclaimed-after-restart", "page-halved", "unit-failed", "job-paused", "job-failed"}
 OPEN = ("PENDING", "RUNNING", "PAUSED", "FAILED")
 
 
@@ -47,13 +49,13 @@ class Related:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of the test archives, in SQL of the test's own.
+    """What the kinds of a test archive, in SQL of the test's own: ``names`` all take the same rows.
 
     ``columns`` are those that travel (no generated ones), ``old`` the condition of a candidate,
     ``order`` how candidates follow each other.
     """
 
-    name: str
+    names: tuple[str, ...]
     table: str
     columns: str
     key: str
@@ -101,7 +103,7 @@ class World:
     units: tuple[Json, ...]
     events: tuple[Json, ...]
     plans: tuple[Json, ...]
-    ledger: Mapping[str, int]
+    ledger: Mapping[tuple[str, str], int]
     used_bytes: int
     directories: Mapping[str, Mapping[str, bytes]]
     leftovers: tuple[str, ...]
@@ -125,11 +127,15 @@ def witness(source: str, kind: Kind) -> Before:
 
 
 def judge(
-    before: Before, control: str, volume: Path, source: str, allowed: Allowed | None = None
+    before: Before,
+    control: str,
+    volumes: Sequence[Path],
+    source: str,
+    allowed: Allowed | None = None,
 ) -> list[str]:
     """Return every fault of the world; none for a sound one."""
     permitted = allowed or Allowed()
-    world = looked_at(control, volume)
+    world = looked_at(control, volumes)
     with psycopg.connect(source) as connection:
         connection.execute(PINS)
         after = _digests(connection, before.kind)
@@ -146,8 +152,8 @@ def judge(
     return faults
 
 
-def looked_at(control: str, volume: Path) -> World:
-    """Read database and volume, whatever state they are in."""
+def looked_at(control: str, volumes: Sequence[Path]) -> World:
+    """Read database and volumes, whatever state they are in."""
     with psycopg.connect(control, row_factory=dict_row) as connection:
 
         def rows(query: str) -> tuple[Json, ...]:
@@ -159,16 +165,19 @@ def looked_at(control: str, volume: Path) -> World:
             events=rows("SELECT * FROM tallystick.recovery_event ORDER BY occurred_at"),
             plans=rows("SELECT * FROM tallystick.plan"),
             ledger={
-                row["directory"]: row["bytes"] for row in rows("SELECT * FROM tallystick.ledger")
+                (row["storage_id"], row["directory"]): row["bytes"]
+                for row in rows("SELECT * FROM tallystick.ledger")
             },
             used_bytes=sum(row["used_bytes"] for row in rows("SELECT * FROM tallystick.volume")),
             directories={
                 entry.name: {file.name: file.read_bytes() for file in sorted(entry.iterdir())}
+                for volume in volumes
                 for entry in sorted(volume.iterdir())
                 if entry.is_dir() and not entry.name.startswith(".")
             },
             leftovers=tuple(
                 f"{entry.name}/{file.name}"
+                for volume in volumes
                 for entry in (volume / ".tmp", volume / ".evidence")
                 if entry.is_dir()
                 for file in entry.iterdir()
@@ -215,13 +224,13 @@ def _of_claims(world: World, allowed: Allowed) -> Iterator[str]:
 
 
 def _ended_claims(world: World, job: Json) -> int:
-    taken_over = sum(
-        event["job_id"] == job["id"] and event["type"] == "job-reclaimed-after-restart"
+    # By events, for a job keeps only its latest errors. One that ends in a crash loop ended its last claim.
+    otherwise = sum(
+        event["job_id"] == job["id"] and event["source"] == "tick" and event["type"] in ENDING
         for event in world.events
     )
     units = sum(unit["job_id"] == job["id"] for unit in world.units)
-    errors = sum(error["code"] != "CRASH_LOOP" for error in job["errors"])
-    ended: int = units + errors + taken_over + (job["state"] == "RUNNING")
+    ended: int = units + otherwise + (job["state"] == "RUNNING")
     return ended
 
 
@@ -249,8 +258,9 @@ def _of_archive(
     yield from _against_source(job, recorded, before)
     whole = sum(len(content) for content in files.values())
     unrecorded = sum(len(files[batch.name]) for batch in beyond)
-    if world.ledger.get(directory) not in (whole, whole - unrecorded):
-        yield f"the ledger has {world.ledger.get(directory)} bytes for it, and its files have {whole}"
+    known = world.ledger.get((job["storage_id"], directory))
+    if known not in (whole, whole - unrecorded):
+        yield f"the ledger has {known} bytes for it, and its files have {whole}"
 
 
 def _chain(job: Json, files: Mapping[str, bytes]) -> Iterator[BatchFile]:
@@ -301,7 +311,7 @@ def _against_units(
 def _against_source(job: Json, recorded: list[BatchFile], before: Before) -> Iterator[str]:
     """Compare what is in the files with what was in the source, row by row."""
     kind = before.kind
-    if job["kind"] != kind.name:
+    if job["kind"] not in kind.names:
         return
     start = job["input"]["archived_before"]
     roots = [line for batch in recorded for line in batch.rows.get(kind.table, ())]

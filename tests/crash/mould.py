@@ -30,7 +30,7 @@ FROM tallystick.namespace,
       UNION ALL VALUES ('young', interval '1 day')) AS receipt (key, age)
 """
 RECEIPT = Kind(
-    name="idempotency",
+    names=("idempotency",),
     table="tallystick.receipt",
     columns="namespace_id, path, key, body_sha256, status, answer, created_at",
     key="key",

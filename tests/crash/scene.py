@@ -29,7 +29,7 @@ time = "at"
 related = ["public.line"]
 """
 NOTES = Kind(
-    name="notes",
+    names=("notes",),
     table="public.note",
     columns="id, at, body",
     key="id",
@@ -50,7 +50,7 @@ class Scene:
     def faults(self, allowed: Allowed | None = None) -> list[str]:
         """Ask the judge."""
         here = self.stage
-        return judge(self.before, here.control, here.root, here.source, allowed)
+        return judge(self.before, here.control, [here.root], here.source, allowed)
 
 
 def scene(database: str, root: Path) -> Scene:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -14,56 +12,17 @@ import pytest
 
 from shared.db import embedded
 from shared.db.migrate import migrate
-from tests.conftest import TEST_PG_BIN
 from tests.crash import record
+from tests.crash.cluster import Cluster
 from tests.crash.cutting import Point, points, through, told, units, untrue
 from tests.crash.trial import Ground, ground, recover, sessions_end
 from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
-from tests.worlds import one
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 WORLD = "archive"
 # The gate kills at one exchange in so many.
 SOME = 5
-
-
-class Cluster:
-    """A server of our own that keeps what it promises, and can be killed."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.dsn = self.start()
-
-    def start(self) -> str:
-        """Start it if it does not run; it recovers first, from what is on the disk."""
-        binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else None
-        return embedded.start(self.home, durable=True, binaries=binaries)
-
-    def kill(self) -> None:
-        """End every process of it at once, as the kernel or a power cut would."""
-        postmaster = self._postmaster()
-        # Stopped first: a dead child is not replaced, nor does the last checkpoint of a shutdown run.
-        os.kill(postmaster, signal.SIGSTOP)
-        for pid in (*_children(postmaster), postmaster):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def kill_one(self) -> None:
-        """End the process of one session, or without any another's: the server ends all, and recovers."""
-        text = (
-            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            " AND backend_type IN ('client backend', 'checkpointer') ORDER BY backend_type DESC"
-        )
-        os.kill(one(self.dsn, text), signal.SIGKILL)
-
-    def _postmaster(self) -> int:
-        return int(embedded.Embedded(self.home).pid_file.read_text().split()[0])
-
-
-def _children(parent: int) -> list[int]:
-    listed = (Path("/proc") / str(parent) / "task" / str(parent) / "children").read_text()
-    return [int(pid) for pid in listed.split()]
 
 
 @pytest.fixture(scope="module")
