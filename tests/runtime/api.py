@@ -69,6 +69,8 @@ class RuntimeApi(ThreadingHTTPServer):
 
 class _Conversation(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body leave together: sent one by one, the second waits for the first to be acknowledged.
+    wbufsize = -1
 
     @property
     def api(self) -> RuntimeApi:
