@@ -21,7 +21,7 @@ TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system test-nfs crash tools lint lint-infra bench package lock clean
+.PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra bench package lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,12 @@ crash: $(READY) tools ## Kill, fail and stop ticks at every system call, cut the
 	rm -rf $(RESULTS)
 	@status=0; TALLYSTICK_TEST_RESULTS=$(RESULTS) $(TEST) -m "system or sweep" tests/crash tests/tamper $(ARGS) || status=$$?; \
 	$(BIN)/python -m tests.crash.record $(RESULTS); exit $$status
+
+# For how long, and any seed; a round that was judged unsound prints how to go through it again.
+SECONDS ?= 600
+
+soak: $(READY) ## Kill, stop and lie to ticking processes, fill a disk, kill Postgres, act as operators (Linux, root; minutes)
+	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(ARGS)
 
 # How often the power goes; the whole proof wants 50.
 CUTS ?= 3

@@ -20,7 +20,7 @@ from shared.jobs.rules import Action
 from tests.crash import record
 from tests.crash.conftest import Grounds
 from tests.crash.follow import Act
-from tests.crash.inject import Run
+from tests.crash.inject import Run, stands
 from tests.crash.judge import Allowed
 from tests.crash.mould import THOROUGH, WORLDS
 from tests.crash.scene import Scene
@@ -150,11 +150,13 @@ def told(run: Run, job: Job | None) -> list[str]:
 def haunted(here: Ground, act: Act, what: str) -> tuple[bool, list[str]]:
     """Stop a tick without its lock, let something happen meanwhile, and let it go on.
 
-    Returns whether this was a trial: an operator's action needs a job that somebody holds.
+    Returns whether this was a trial: the call must come, and an operator's action needs a job that somebody
+    holds.
     """
     with here.world() as world:
         run = here.tick(world, NO_LOCK, act)
-        assert run.held, run
+        if not stands(run, act):
+            return False, []
         job = the_job(world)
         if job is None and what != "finished":
             here.launcher.go_on()
@@ -175,7 +177,8 @@ def kept_waiting(here: Ground, act: Act) -> tuple[bool, list[str]]:
     """Stop a tick that has its lock, and tick beside it; returns whether it had the lock."""
     with here.world() as world:
         run = here.tick(world, act)
-        assert run.held, run
+        if not stands(run, act):
+            return False, []
         faults = []
         if run.holds_lock:
             before = recorded(world)
@@ -274,8 +277,8 @@ def test_a_process_that_stops_in_mid_sentence_keeps_no_row_from_others(
         if act.kind != "sendto":
             continue
         with here.world() as made:
-            run = here.tick(made, act)
-            assert run.held, run
+            if not stands(here.tick(made, act), act):
+                continue
             stage.wait_for(partial(nobody_writes, made))
             here.launcher.go_on()
 
