@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handlers import observing, shape
 from shared import wiring
+from shared.errors import TallystickError
 from shared.settings import load
 from shared.tick import Wanted, tick
 
 if TYPE_CHECKING:
     from shared.tick import Node
+
+
+Handler = Callable[[Any, Any], dict[str, Any]]
+
+
+def in_words(handler: Handler) -> Handler:
+    """Give errors of ours their words on the way out: the platform passes on type and text alone."""
+
+    @wraps(handler)
+    def answered(event: object, context: object) -> dict[str, Any]:
+        try:
+            return handler(event, context)
+        except TallystickError as error:
+            told = shape.error(error)
+            error.words = " ".join(filter(None, (f"{error.code}:", told["message"], told["next"])))
+            raise
+
+    return answered
 
 
 class Context(Protocol):

@@ -30,6 +30,7 @@ SERVICES = frozenset({"lambda", "rds", "secretsmanager"})
 # What pip writes about its own work: none of it is read, some of it differs from run to run.
 INSTALLED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 
+QUIET = {"HATCH_QUIET": "1"}
 MISSING = """\
 make package: Python 3.13 is not here; it compiles what runs on the platform. Name one:
 make package ARGS="--interpreter /path/to/python3.13\""""
@@ -92,7 +93,7 @@ def prune(tree: Path) -> None:
 
 def _own_wheel(place: Path) -> Path:
     build = ("-m", "hatchling", "build", "--target", "wheel", "--directory", place)
-    subprocess.run([sys.executable, *build], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *build], cwd=ROOT, env=os.environ | QUIET, check=True)
     (wheel,) = place.glob("*.whl")
     return wheel
 
@@ -101,7 +102,15 @@ def _install(target: Target, *what: str | Path, tree: Path) -> None:
     tags = [f"{tag}_{target.machine}" for tag in WHEEL_TAGS] if target.machine else []
     # pip runs under the target's interpreter, since markers of a lock are judged by the one it runs under.
     pip = (sys.executable, "-m", "pip", "--python", target.interpreter, "install", "--quiet")
-    wheels_only = ("--only-binary=:all:", "--no-deps", "--no-compile", "--target", tree)
+    # --upgrade, since both bring a folder of scripts, which goes.
+    wheels_only = (
+        "--upgrade",
+        "--only-binary=:all:",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        tree,
+    )
     platforms = [f"--platform={tag}" for tag in tags]
     subprocess.run([*pip, *wheels_only, *platforms, *what], check=True)
 

@@ -130,16 +130,22 @@ class Code(StrEnum):
 
 
 class TallystickError(Exception):
-    """What every error of ours is: ``code`` and ``params`` (JSON-able, no row values, no secrets)."""
+    """What every error of ours is: ``code`` and ``params`` (JSON-able, no row values, no secrets).
+
+    ``words`` are put in by an edge that can pass on nothing but the text of an error.
+    """
 
     def __init__(self, code: Code, **params: object) -> None:
         """Keep the code and the parameters; the text shown by a traceback names both."""
         super().__init__(code, params)
         self.code = code
         self.params = params
+        self.words: str | None = None
 
     def __str__(self) -> str:
         """Show code and parameters, for logs and tracebacks; people read ``shared.messages``."""
+        if self.words is not None:
+            return self.words
         return f"{self.code} {self.params}" if self.params else str(self.code)
 
 

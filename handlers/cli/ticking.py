@@ -170,12 +170,10 @@ def _node(opened: Session) -> Node:
 
 
 def _wanted(operation: str | None) -> Wanted:
-    from shared.errors import Code, Refused
-    from shared.operations.registry import OPERATIONS
+    from shared.operations import registry
     from shared.tick import Wanted
 
-    if operation is not None and operation not in OPERATIONS:
-        raise Refused(Code.OPERATION_UNKNOWN, operation=operation, known=sorted(OPERATIONS))
+    registry.require(operation)
     return Wanted(operation)
 
 

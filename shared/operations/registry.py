@@ -6,6 +6,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from shared.errors import Code, Refused
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 def operation(name: str) -> Operation[Any, Any, Any]:
     """Return an operation by its name; a process that is started for one does without the others."""
     return OPERATIONS[name]()
+
+
+def require(name: str | None) -> None:
+    """Refuse (OPERATION_UNKNOWN) a name that no operation has; None stands for any of them."""
+    if name is not None and name not in OPERATIONS:
+        raise Refused(Code.OPERATION_UNKNOWN, operation=name, known=sorted(OPERATIONS))
 
 
 def _loaded(name: str) -> Operation[Any, Any, Any]:

@@ -87,14 +87,39 @@ def test_a_failed_job_is_retried_by_hand_and_goes_on(
     assert "ACTION_NOT_ALLOWED" in again.payload["errorMessage"]
 
 
-def test_what_cannot_be_started_says_which_setting_is_wrong_and_comes_right_with_it(
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (None, "ACTION_NOT_ALLOWED: There is no action"),
+        ({}, "ACTION_NOT_ALLOWED: There is no action"),
+        ("retry", "ACTION_NOT_ALLOWED: The event cannot be read"),
+        ({"action": "retry", "reason": "x", "jbo": "1"}, "of the wrong form, is jbo"),
+        ({"action": "retry", "job": 7, "reason": "x", "max_bytes": "?"}, "is job, max_bytes"),
+        ({"action": "retry", "job": "01234567", "reason": "x"}, "JOB_UNKNOWN: "),
+        ({"action": "tick", "operation": "sweep"}, "OPERATION_UNKNOWN: "),
+    ],
+)
+def test_what_an_operator_cannot_have_is_refused_in_words(
+    operate: Platform, event: object, told: str
+) -> None:
+    answer = operate.invoke(event)
+    assert answer.error == "Refused"
+    assert told in answer.payload["errorMessage"]
+
+
+def test_settings_that_are_wrong_are_all_named_and_nothing_secret_is(
     functions: Start, settings: dict[str, str]
 ) -> None:
-    wrong = settings | {"TALLYSTICK_LEASE_SECONDS": "10", "TALLYSTICK_TYPO": "1"}
-    answer = functions("handlers.archive.handler", wrong).invoke(SCHEDULED)
-    assert answer.error == "Refused"
-    for word in ("SETTINGS_INVALID", "TALLYSTICK_LEASE_SECONDS", "TALLYSTICK_TYPO"):
-        assert word in answer.payload["errorMessage"]
+    secret = "postgresql://me:a-password@[broken/x"
+    wrong = {"TALLYSTICK_LEASE_SECONDS": "10", "TALLYSTICK_TYPO": "1"}
+    for changed, words in (
+        (wrong, ["SETTINGS_INVALID: ", *wrong]),
+        ({"TALLYSTICK_DATABASE_URL": secret}, ["DATABASE_REFUSED: "]),
+    ):
+        answer = functions("handlers.archive.handler", settings | changed).invoke(SCHEDULED)
+        assert answer.error == "Refused"
+        assert [word for word in words if word not in answer.payload["errorMessage"]] == []
+        assert "a-password" not in "".join([*answer.lines, json.dumps(answer.payload)])
 
 
 def test_a_deployment_migrates_before_new_code_ticks(functions: Start, empty_database: str) -> None:

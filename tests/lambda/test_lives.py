@@ -79,6 +79,18 @@ def test_a_database_that_closed_everything_meanwhile_is_not_missed(
     assert len(archive.environments) == 1
 
 
+def test_a_mount_that_is_missing_once_costs_one_tick(
+    archive: Platform, volume_root: Path, database: str
+) -> None:
+    archive.invoke(SCHEDULED)
+    away = volume_root.rename(volume_root.with_name("away"))
+    missing = archive.invoke(SCHEDULED)
+    assert (missing.error, missing.payload["code"]) == (None, "STORAGE_UNAVAILABLE")
+    away.rename(volume_root)
+    assert archive.invoke(SCHEDULED).payload["seq"] == 2
+    assert one(database, UNITS) == [1, 2]
+
+
 def test_an_event_delivered_twice_does_no_unit_twice(archive: Platform, database: str) -> None:
     for _ in range(3):
         archive.invoke(SCHEDULED)

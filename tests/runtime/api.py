@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import sys
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +60,11 @@ class RuntimeApi(ThreadingHTTPServer):
     def address(self) -> str:
         """Return host and port."""
         return f"127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Pass over the connection of a client that was killed; anything else is a fault of ours."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Stop listening and let go of whoever waits for an event."""
