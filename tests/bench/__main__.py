@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import archiving, claiming, finding, memory, returning, starting
+from tests.bench import archiving, claiming, finding, importing, memory, returning, starting
 from tests.bench.ground import text
 
 BENCHES = {
@@ -19,6 +19,7 @@ BENCHES = {
     "find": finding.measure,
     "claim": claiming.measure,
     "start": starting.measure,
+    "import": importing.measure,
 }
 
 
