@@ -1,4 +1,4 @@
-"""An invocation by a deployment: the schema is brought up to date before new code runs."""
+"""An invocation by a deployment: the schema is brought up to date, and the directory made a volume."""
 
 from __future__ import annotations
 
@@ -12,5 +12,10 @@ from shared.settings import load
 
 @in_words
 def handler(_event: object, _context: object) -> dict[str, Any]:
-    """Apply the migrations that are missing and return their versions; safe when two run at once."""
-    return {"applied": list(migrate.migrate(wiring.control_dsn(load())))}
+    """Apply the migrations that are missing, and mark a new directory as the volume of the settings.
+
+    Returns the versions and the volume's storage id. Safe to repeat, and when two run at once.
+    """
+    settings = load()
+    applied = list(migrate.migrate(wiring.control_dsn(settings)))
+    return {"applied": applied, "storage_id": wiring.make_volume(settings)}

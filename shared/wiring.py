@@ -10,6 +10,7 @@ from shared.db import migrate
 from shared.errors import Code, Refused
 from shared.plans.schedule import KnownKind
 from shared.tick import Node
+from shared.volume import identity
 
 if TYPE_CHECKING:
     from shared.archive.kinds import NamedKind
@@ -60,6 +61,16 @@ def node(settings: Settings, control: str) -> Node:
         writer=writer(),
         database_retries=settings.database_retries,
     )
+
+
+def make_volume(settings: Settings) -> str | None:
+    """Make a new directory the volume that the settings name; one that is it already stays as it is.
+
+    Returns the storage id, None where no volume is configured. Raises ``Refused`` as ``initialise`` does.
+    """
+    if settings.archive_root is None:
+        return None
+    return identity.initialise(settings.archive_root, settings.archive_storage_id)
 
 
 def installation(settings: Settings, control: str | None) -> Installation:

@@ -105,6 +105,22 @@ def test_a_deployment_migrates_first(empty_database: str, monkeypatch: pytest.Mo
     assert archive.handler({}, Context())["outcome"] == "idle"
 
 
+def test_a_deployment_makes_its_directory_the_volume_and_leaves_one_that_is_it(
+    empty_database: str, volume_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYSTICK_DATABASE_URL", empty_database)
+    assert migrate.handler({}, None)["storage_id"] is None
+    monkeypatch.setenv("TALLYSTICK_ARCHIVE_ROOT", str(volume_root))
+    monkeypatch.setenv("TALLYSTICK_ARCHIVE_STORAGE_ID", "ab" * 16)
+    assert migrate.handler({}, None)["storage_id"] == "ab" * 16
+    marker = (volume_root / ".storage-id").stat()
+    assert migrate.handler({}, None) == {"applied": [], "storage_id": "ab" * 16}
+    assert (volume_root / ".storage-id").stat().st_ino == marker.st_ino
+    monkeypatch.setenv("TALLYSTICK_ARCHIVE_STORAGE_ID", "cd" * 16)
+    with pytest.raises(Refused, match="VOLUME_EXISTS"):
+        migrate.handler({}, None)
+
+
 def test_nothing_is_embedded_on_a_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TALLYSTICK_HOME", str(tmp_path / "home"))
     for handler in (archive.handler, scan.handler, migrate.handler):
