@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,8 +60,8 @@ def targets(interpreter: str) -> dict[str, Target]:
     }
 
 
-def pack(target: Target, kinds: Path | None, place: Path) -> Path:
-    """Make the zip of one target in ``place`` and return its path; ``kinds`` becomes its kinds.toml.
+def pack(target: Target, along: Mapping[str, Path], place: Path) -> Path:
+    """Make the zip of one target in ``place`` and return its path; ``along`` are files by their names in it.
 
     Raises ``CalledProcessError`` where a wheel cannot be had or does not have the digest it is locked to.
     """
@@ -69,8 +70,8 @@ def pack(target: Target, kinds: Path | None, place: Path) -> Path:
         _install(target, "--require-hashes", "--requirement", LOCK, tree=tree)
         _install(target, "--no-index", _own_wheel(Path(name)), tree=tree)
         prune(tree)
-        if kinds is not None:
-            shutil.copyfile(kinds, tree / "kinds.toml")
+        for within, file in along.items():
+            shutil.copyfile(file, tree / within)
         _compile(target, tree)
         place.mkdir(parents=True, exist_ok=True)
         return _zipped(tree, place / f"tallystick-{target.name}.zip")
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="TARGET", help=", ".join(targets("")))
     parser.add_argument("--interpreter", help="Python 3.13, which compiles for the platform")
     parser.add_argument("--kinds", type=Path, help="kinds file that goes along as kinds.toml")
+    parser.add_argument("--certificates", type=Path, help="goes along as certificates.pem")
     parser.add_argument("--to", type=Path, default=PLACE, help="directory of the zips")
     asked = parser.parse_args()
     interpreter = found(asked.interpreter)
@@ -174,8 +176,10 @@ def main() -> None:
     wanted = [known[name] for name in asked.names or known]
     if interpreter is None and any(target.machine for target in wanted):
         sys.exit(MISSING)
+    given = {"kinds.toml": asked.kinds, "certificates.pem": asked.certificates}
+    along = {name: path for name, path in given.items() if path is not None}
     for target in wanted:
-        print(_line(pack(target, asked.kinds, asked.to)), flush=True)
+        print(_line(pack(target, along, asked.to)), flush=True)
 
 
 if __name__ == "__main__":

@@ -178,12 +178,13 @@ print(signed.partition("?")[0])
 
 
 @pytest.mark.system  # it packs once more
-def test_a_kinds_file_goes_along(tmp_path: Path, without_index: None) -> None:
+def test_a_kinds_file_and_certificates_go_along(tmp_path: Path, without_index: None) -> None:
     kinds = tmp_path / "mine.toml"
     kinds.write_text("[kinds.a]\n")
     interpreter = packaging.Target("local", sys.executable)
-    with zipfile.ZipFile(packaging.pack(interpreter, kinds, tmp_path)) as file:
-        assert file.read("kinds.toml") == kinds.read_bytes()
+    along = {"kinds.toml": kinds, "certificates.pem": kinds}
+    with zipfile.ZipFile(packaging.pack(interpreter, along, tmp_path)) as file:
+        assert {name: file.read(name) for name in along} == dict.fromkeys(along, kinds.read_bytes())
 
 
 def test_a_wheel_that_is_not_what_was_locked_is_refused(
@@ -196,7 +197,7 @@ def test_a_wheel_that_is_not_what_was_locked_is_refused(
     lock.write_text(re.sub("(?<=sha256:).{4}", "0000", packaging.LOCK.read_text()))
     monkeypatch.setattr(packaging, "LOCK", lock)
     with pytest.raises(subprocess.CalledProcessError):
-        packaging.pack(packaging.Target("local", sys.executable), None, tmp_path / "zips")
+        packaging.pack(packaging.Target("local", sys.executable), {}, tmp_path / "zips")
     assert "DO NOT MATCH THE HASHES" in capfd.readouterr().err
     assert not (tmp_path / "zips").exists()
 
