@@ -142,9 +142,15 @@ UNITS = infra/systemd/tallystick-tick.service infra/systemd/tallystick-tick.time
 # A service must score at most this, in tenths of the exposure (0 to 100).
 EXPOSURE_MAX = 20
 
-lint-infra: $(INFRA_READY) ## Check image file, compose file, units and Kubernetes examples (needs systemd-analyze)
+# The template as a deployment sees it: more is found in it than in what it is made from.
+TRANSFORMED = build/infra/template.json
+
+lint-infra: $(INFRA_READY) ## Check the AWS template, image file, compose file, units, Kubernetes examples (needs systemd-analyze)
 	@command -v systemd-analyze >/dev/null 2>&1 || { \
 	  echo "make lint-infra: systemd-analyze is missing: apt-get install systemd" >&2; exit 1; }
+	$(INFRA_BIN)/python infra/transform.py $(TRANSFORMED)
+	$(INFRA_BIN)/cfn-lint $(TRANSFORMED)
+	$(INFRA_BIN)/checkov --config-file infra/checkov.yaml --file $(TRANSFORMED)
 	$(INFRA_BIN)/hadolint --failure-threshold style infra/container/Containerfile
 	$(INFRA_BIN)/check-jsonschema --builtin-schema vendor.compose-spec infra/compose/compose.yaml
 	$(INFRA_BIN)/kubernetes-validate --strict infra/kubernetes/*.yaml
