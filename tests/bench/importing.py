@@ -29,7 +29,7 @@ print([time.perf_counter() - clock, time.process_time() - cpu])
 def measure(_server: str, home: Path) -> Iterator[str]:
     """Import in turn, from the package of this interpreter and from the platform's where both are at hand."""
     for target in _targets():
-        with zipfile.ZipFile(packaging.pack(target, None, home / "zips")) as file:
+        with zipfile.ZipFile(packaging.pack(target, {}, home / "zips")) as file:
             file.extractall(home / target.name)
         yield f"From tallystick-{target.name}.zip, best of {ROUNDS} rounds in turn."
         yield from _compared(target.interpreter, home / target.name)
