@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from shared.archive.kinds import KindsFile
     from shared.archive.retention import Timed
+    from shared.db.connect import Dsn
     from shared.plans.difference import Subject
 
 
@@ -45,7 +46,7 @@ def chosen(named: Path | None, own: Path | None) -> KindsFile:
     return found
 
 
-def declared(file: KindsFile, namespace: str, control: str, storage_id: str | None) -> Declared:
+def declared(file: KindsFile, namespace: str, control: Dsn, storage_id: str | None) -> Declared:
     """Return what a kinds file asks of a namespace, on the volume of the node that asks.
 
     Raises ``Refused`` for a built-in kind that has a table in the file and none in the database yet.
@@ -63,7 +64,7 @@ def declared(file: KindsFile, namespace: str, control: str, storage_id: str | No
     return Declared(subjects, storage_id)
 
 
-def _history(control: str, file: KindsFile) -> dict[str, Retention]:
+def _history(control: Dsn, file: KindsFile) -> dict[str, Retention]:
     """Return what is said of the built-in kinds whose tables are there."""
     if not file.history_of:
         return {}

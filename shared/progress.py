@@ -17,10 +17,11 @@ from shared.plans import outlook
 from shared.plans.outlook import Here, Reason, Situation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
-    from shared.db.connect import Database
+    from shared.db.connect import Database, Dsn
     from shared.tick import Node
 
 # All sources together get this long to answer; a list that people wait for must come.
@@ -71,7 +72,7 @@ class Outlook:
 class Asked:
     """The sources as one command asks them: each opened once, and not again once it did not answer."""
 
-    dsns: dict[str, str]
+    dsns: Mapping[str, Dsn]
     deadline: Deadline
     stack: ExitStack
     opened: dict[str, SourceConnection] = field(default_factory=dict)
@@ -112,7 +113,7 @@ def of_job(control: Database, node: Node, job_id: UUID, *, ask: bool) -> Outlook
 def _outlooks(node: Node, situations: list[Situation], *, ask: bool) -> list[Outlook]:
     here = Here({each.kind: each.namespace for each in node.kinds}, node.storage_id)
     with ExitStack() as stack:
-        asked = Asked(dict(node.sources), Deadline.after(ASKING_SECONDS), stack)
+        asked = Asked(node.sources, Deadline.after(ASKING_SECONDS), stack)
         return [_outlook(node, each, here, asked if ask else None) for each in situations]
 
 

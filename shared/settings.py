@@ -41,6 +41,18 @@ class Settings(BaseSettings):
     source_url: SecretStr | None = Field(
         default=None, description="Postgres that rows are read from; DATABASE_URL when unset"
     )
+    database_secret: str | None = Field(
+        default=None, description="Secret of AWS with the user and password for DATABASE_URL"
+    )
+    source_secret: str | None = Field(
+        default=None, description="Secret of AWS with the user and password for SOURCE_URL"
+    )
+    database_iam: bool = Field(
+        default=False, description="Whether a token of RDS is the password for DATABASE_URL"
+    )
+    source_iam: bool = Field(
+        default=False, description="Whether a token of RDS is the password for SOURCE_URL"
+    )
     kinds_file: Path | None = Field(
         default=None, description="TOML file of the kinds this deployment archives"
     )
@@ -139,8 +151,23 @@ def _inconsistent(settings: Settings) -> list[dict[str, str]]:
             "LEASE_SECONDS",
             "lease_longer_than_timeout",
         ),
+        *_two_credentials(
+            "DATABASE", settings.database_url, settings.database_secret, iam=settings.database_iam
+        ),
+        *_two_credentials(
+            "SOURCE", settings.source_url, settings.source_secret, iam=settings.source_iam
+        ),
     )
     return [{"name": PREFIX + name, "problem": problem} for wrong, name, problem in checks if wrong]
+
+
+def _two_credentials(
+    which: str, url: SecretStr | None, secret: str | None, *, iam: bool
+) -> tuple[tuple[bool, str, str], ...]:
+    return (
+        (iam and url is None, f"{which}_IAM", "iam_needs_url"),
+        (iam and secret is not None, f"{which}_IAM", "iam_or_secret"),
+    )
 
 
 def _problem(error: dict[str, Any]) -> dict[str, str]:

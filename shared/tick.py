@@ -10,7 +10,7 @@ from uuid import UUID
 
 from shared.archive.source import SourceConnection
 from shared.clock import Deadline, Stopwatch
-from shared.db.connect import Database
+from shared.db.connect import Database, Dsn
 from shared.errors import (
     Busy,
     Code,
@@ -49,12 +49,12 @@ SPARE_SECONDS = 5.0
 class Node:
     """What one node works with; built from settings by ``shared.wiring``.
 
-    ``sources`` are connection strings by the name that kinds use for them. Durations are in seconds,
+    ``sources`` are databases by the name that kinds use for them. Durations are in seconds,
     sizes in bytes.
     """
 
-    control_dsn: str
-    sources: Mapping[str, str]
+    control_dsn: Dsn
+    sources: Mapping[str, Dsn]
     kinds: tuple[KnownKind, ...]
     root: Path | None
     storage_id: str | None

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from shared.archive.kinds import NamedKind, builtin
 from shared.clock import Deadline
 from shared.db.audit import Signature
-from shared.db.connect import Database, Row, connect
+from shared.db.connect import Database, Dsn, Row, connect
 from shared.jobs import store
 from shared.jobs.model import Claim, Progress
 from shared.loop import wants_more
@@ -33,7 +33,7 @@ TICKS_MAX = 1000
 numbers = itertools.count(1)
 
 
-def control(dsn: str, seconds: float = 60.0) -> Database:
+def control(dsn: Dsn, seconds: float = 60.0) -> Database:
     """Return a control database for one invocation; the caller closes it (``contextlib.closing``)."""
     return Database(dsn, Deadline.after(seconds))
 

@@ -34,11 +34,7 @@ def doctor(
 
     settings = configured()
     # Nothing is started: that no database is running is one of the things to be found.
-    url = (
-        wiring.control_dsn(settings)
-        if settings.database_url is not None
-        else embedded.url(settings.home)
-    )
+    url = wiring.named_control(settings) or embedded.url(settings.home)
     document = shape.examination(examine(wiring.installation(settings, url)))
     bad = {"error", "warning"} if strict else {"error"}
     code = NOT_GOOD if document["worst"] in bad else GOOD

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shared.archive.kinds import NamedKind
     from shared.archive.preview import Preview
     from shared.archive.source import SourceConnection
+    from shared.db.connect import Dsn
     from shared.settings import Settings
 
 AFTER_DEFAULT = "365d"
@@ -172,19 +173,17 @@ def reading(settings: Settings, name: str, **about: object) -> Iterator[SourceCo
         raise TallystickError(code, **{**trouble.params, **about}) from trouble
 
 
-def source_url(settings: Settings, name: str) -> str:
+def source_url(settings: Settings, name: str) -> Dsn:
     """Return where rows are read from, starting nothing; raises ``Refused`` where nothing says so."""
+    from shared import wiring
     from shared.db import embedded
     from shared.errors import Code, Refused
 
-    if name == "application" and settings.source_url is not None:
-        return settings.source_url.get_secret_value()
-    if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
-    running = embedded.url(settings.home)
-    if running is None:
+    source = wiring.named_source(settings) if name == "application" else None
+    found = source or wiring.named_control(settings) or embedded.url(settings.home)
+    if found is None:
         raise Refused(Code.SOURCE_MISSING)
-    return running
+    return found
 
 
 def follows(draft: Draft) -> str:

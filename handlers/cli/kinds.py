@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from handlers.shape import Json
     from shared.archive.kinds import NamedKind
     from shared.archive.survey import Survey
+    from shared.db.connect import Dsn
     from shared.settings import Settings
 
 app = typer.Typer(help="What can be archived.", no_args_is_help=True)
@@ -94,7 +95,7 @@ def require(opened: Session, name: str, namespace: str) -> NamedKind:
     return kind
 
 
-def _there(settings: Settings, url: str, kinds: list[NamedKind]) -> dict[str, bool | None]:
+def _there(settings: Settings, url: Dsn, kinds: list[NamedKind]) -> dict[str, bool | None]:
     """Say of each kind whether its root is there; None where its database does not answer."""
     from contextlib import closing
 
@@ -114,7 +115,7 @@ def _there(settings: Settings, url: str, kinds: list[NamedKind]) -> dict[str, bo
     return found
 
 
-def _surveys(settings: Settings, url: str, names: list[str]) -> list[Survey]:
+def _surveys(settings: Settings, url: Dsn, names: list[str]) -> list[Survey]:
     from contextlib import ExitStack, closing
 
     from shared import wiring

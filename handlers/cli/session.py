@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shared.db.audit import Signature
-    from shared.db.connect import Database
+    from shared.db.connect import Database, Dsn
     from shared.settings import Settings
     from shared.volume.identity import Volume
 
 
 @dataclass(frozen=True)
 class Session:
-    """The settings in force, the URL of the control database and a connection to it."""
+    """The settings in force, where the control database is and a connection to it."""
 
     settings: Settings
-    url: str
+    url: Dsn
     control: Database
 
 
@@ -40,13 +40,13 @@ def configured() -> Settings:
     return settings
 
 
-def database_url(settings: Settings) -> str:
+def database_url(settings: Settings) -> Dsn:
     """Return the URL of the control database, starting the embedded one where none is set."""
     from shared import wiring
     from shared.db import embedded
 
-    if settings.database_url is not None:
-        return wiring.control_dsn(settings)
+    if (named := wiring.named_control(settings)) is not None:
+        return named
     running = embedded.url(settings.home)
     return running or started(settings)
 

@@ -12,13 +12,13 @@ from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
 from shared.db.connect import CONNECT_SECONDS, cause_of, connect, turned_away, was_lost
 from shared.db.statement import statement
-from shared.errors import Code, Missing, Passing, TooMuch, Trouble, Verdict
+from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from shared.catalog.names import TableName
-    from shared.db.connect import Row
+    from shared.db.connect import Dsn, Row
 
 LOCK_SECONDS = 5
 
@@ -56,7 +56,7 @@ SAID: tuple[tuple[str, type[Trouble], str], ...] = (
 class SourceConnection:
     """The one connection of this invocation to a source, opened when first needed."""
 
-    def __init__(self, dsn: str, seconds: int = CONNECT_SECONDS) -> None:
+    def __init__(self, dsn: Dsn, seconds: int = CONNECT_SECONDS) -> None:
         """Remember where to connect and how long to wait for it; nothing is opened yet."""
         self._dsn = dsn
         self._seconds = seconds
@@ -65,7 +65,7 @@ class SourceConnection:
     def open(self) -> psycopg.Connection[Row]:
         """Return the connection; raises ``Missing`` without credentials, ``Passing`` if unreachable."""
         if self._connection is None or self._connection.closed:
-            with source_errors():
+            with source_errors(), credential_errors():
                 self._connection = connect(self._dsn, self._seconds)
         return self._connection
 
@@ -83,6 +83,22 @@ def source_errors(**params: object) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise trouble_of(error, **params) from error
+
+
+@contextmanager
+def credential_errors() -> Iterator[None]:
+    """Turn what keeps a credential of the source from being fetched into a trouble of the job."""
+    try:
+        yield
+    except Refused as refused:
+        params = dict(refused.params) | {
+            "cause": str(refused.code),
+            "why": refused.params.get("cause"),
+        }
+        raise Missing(Code.CREDENTIAL_MISSING, **params) from refused
+    except Passing as passing:
+        params = dict(passing.params) | {"cause": str(passing.code)}
+        raise Passing(Code.EXPORT_FAILED, **params) from passing
 
 
 def trouble_of(error: psycopg.Error, **params: object) -> Trouble:

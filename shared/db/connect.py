@@ -6,6 +6,7 @@ import random
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,7 +15,7 @@ from psycopg.rows import dict_row
 from shared.errors import Code, Passing, Refused, Uncertain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from shared.clock import Deadline
 
@@ -50,13 +51,42 @@ LIMITS = (
 )
 
 
-def connect(dsn: str, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]:
+@dataclass(frozen=True)
+class Credentialed:
+    """A connection string whose credential somebody else keeps, and may change at any time.
+
+    ``fetch`` returns the whole string. Given the one that a server just refused it returns another, or the
+    same where there is none.
+    """
+
+    # Out of tracebacks: what it was made with may be a secret.
+    fetch: Callable[[str | None], str] = field(repr=False)
+
+
+Dsn = str | Credentialed
+
+
+def connect(dsn: Dsn, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]:
     """Open a connection that leaves no state behind, so that transaction poolers may stand in front.
 
     ``seconds`` bounds the wait for each host. Nothing is prepared by name, no session setting is made, and
-    a dead peer is noticed.
-    Raises ``psycopg.Error`` as libpq reports it.
+    a dead peer is noticed. A credential that is refused may have been changed a moment ago: it is fetched
+    once more, and tried if it is another.
+    Raises ``psycopg.Error`` as libpq reports it, ``Refused`` or ``Passing`` as fetching a credential does.
     """
+    if isinstance(dsn, str):
+        return _connected(dsn, seconds)
+    first = dsn.fetch(None)
+    try:
+        return _connected(first, seconds)
+    except psycopg.Error as error:
+        second = dsn.fetch(first) if turned_away(error) else first
+        if second == first:
+            raise
+    return _connected(second, seconds)
+
+
+def _connected(dsn: str, seconds: int) -> psycopg.Connection[Row]:
     return psycopg.connect(
         dsn,
         autocommit=True,
@@ -98,7 +128,7 @@ class Database:
     rolled back for a passing reason is repeated a few times, with jitter, within the deadline.
     """
 
-    def __init__(self, dsn: str, deadline: Deadline, retries: int = RETRIES) -> None:
+    def __init__(self, dsn: Dsn, deadline: Deadline, retries: int = RETRIES) -> None:
         """Remember where to connect and how often to repeat; nothing is opened yet."""
         self._dsn = dsn
         self._deadline = deadline

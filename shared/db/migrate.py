@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_url, was_lost
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
@@ -59,7 +59,7 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda migration: migration.version))
 
 
-def check(dsn: str) -> Schema:
+def check(dsn: Dsn) -> Schema:
     """Say what the database has and lacks, changing nothing.
 
     Raises ``Refused`` for a schema newer than this program or a migration whose text was altered.
@@ -72,7 +72,7 @@ def check(dsn: str) -> Schema:
     return compare(known)
 
 
-def migrate(dsn: str) -> tuple[int, ...]:
+def migrate(dsn: Dsn) -> tuple[int, ...]:
     """Apply what is missing and return the versions applied; safe when two run at once.
 
     Each file is one transaction under a transaction-level lock, so a crash leaves whole versions
@@ -101,7 +101,7 @@ def migrate(dsn: str) -> tuple[int, ...]:
 
 
 @contextmanager
-def _connected(dsn: str) -> Iterator[psycopg.Connection[dict[str, object]]]:
+def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
     """Open a connection; what the server then refuses, or a connection that breaks, is told by its code."""
     try:
         connection = connect(dsn)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from shared.archive.kinds import NamedKind
     from shared.archive.source import SourceConnection
-    from shared.db.connect import Database, Row
+    from shared.db.connect import Database, Dsn, Row
     from shared.doctor.clocks import Reading
     from shared.doctor.database import ControlFacts
     from shared.doctor.installation import Ground
@@ -135,7 +135,7 @@ def _sources(notes: _Notes) -> None:
     if not notes.ground.sources:
         notes.skipped[Subject.SOURCE] = Code.DATABASE_URL_MISSING
     planned = notes.schedule.planned_kinds if notes.schedule else frozenset()
-    databases: dict[str, list[str]] = {}
+    databases: dict[Dsn, list[str]] = {}
     for name, dsn in installation.sources.items():
         databases.setdefault(dsn, []).append(name)
     for dsn, names in databases.items():

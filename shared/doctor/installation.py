@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.archive.source import SourceConnection
 from shared.clock import Deadline
-from shared.db.connect import Database
+from shared.db.connect import Database, Dsn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ class Installation:
     deployment and the built-in ones; ``kinds_problem`` is why the deployment's could not be read.
     """
 
-    control_dsn: str | None
-    sources: Mapping[str, str]
+    control_dsn: Dsn | None
+    sources: Mapping[str, Dsn]
     kinds: Mapping[str, NamedKind]
     kinds_problem: Refused | None
     root: Path | None

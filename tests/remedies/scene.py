@@ -30,7 +30,7 @@ SIGNED = ("--reason", "a test needs it")
 # What a page's commands may find where no operator would set anything: tools by name.
 POSTGRES = os.environ.get("TALLYSTICK_TEST_PG_BIN")
 # Settings that a remedy exports are those its check works with.
-KEPT = ("TALLYSTICK_", "PG")
+KEPT = ("TALLYSTICK_", "PG", "AWS_")
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 SECONDS = 100
 

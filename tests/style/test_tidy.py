@@ -25,6 +25,7 @@ SHARED_MODULES = {
 SHARED_PACKAGES = {
     *(
         "archive",
+        "aws",
         "catalog",
         "chain",
         "db",

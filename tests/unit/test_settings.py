@@ -113,6 +113,14 @@ def test_problems_of_several_settings_together_are_said_at_once_too(
     }
 
 
+@pytest.mark.parametrize("which", ["DATABASE", "SOURCE"])
+def test_a_token_needs_a_url_and_no_secret(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+    token = f"{which}_IAM"
+    assert problems(monkeypatch, **{token: "true"}) == {PREFIX + token: "iam_needs_url"}
+    both = {f"{which}_URL": "postgresql://me@db/jobs", f"{which}_SECRET": "db"}
+    assert problems(monkeypatch, **both) == {PREFIX + token: "iam_or_secret"}
+
+
 @pytest.mark.parametrize("name", ["LEASE_SECOND", "ARCHIVE_DIRECTORY", "X"])
 def test_a_name_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert problems(monkeypatch, **{name: "1"}) == {PREFIX + name: "unknown"}

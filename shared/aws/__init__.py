@@ -1,0 +1,1 @@
+"""All contact with the APIs of AWS."""

@@ -1,0 +1,113 @@
+"""Trouble with AWS: no credentials, no way there, not allowed, or a secret that says nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from psycopg.conninfo import conninfo_to_dict
+
+from shared.errors import Code
+from tests.aws.account import REGION, Account, entered, forget, served
+from tests.remedies.scene import Scene, Variables, path, remedy
+
+# What an operator's `aws` does with a service, an operation and its options.
+AWS = """#!{python}
+import sys
+import boto3
+
+def words(text):
+    return "".join(part.capitalize() for part in text.split("-"))
+
+service, operation, *options = sys.argv[1:]
+given = dict(zip((words(name[2:]) for name in options[::2]), options[1::2]))
+getattr(boto3.client(service), operation.replace("-", "_"))(**given)
+"""
+CREDENTIAL = json.dumps({"username": "postgres", "password": "any"})
+
+
+@contextmanager
+def account(scene: Scene) -> Iterator[Account]:
+    with served() as url, entered(url, scene.monkeypatch) as made:
+        yield made
+
+
+def with_aws(scene: Scene) -> str:
+    """Return a PATH on which there is an ``aws``."""
+    program = scene.directory / "bin" / "aws"
+    program.parent.mkdir()
+    program.write_text(AWS.format(python=sys.executable))
+    program.chmod(0o700)
+    return os.pathsep.join([str(program.parent), path()])
+
+
+@remedy(Code.AWS_NOT_CONFIGURED, 1)
+def no_profile_was_named(scene: Scene) -> Iterator[Variables]:
+    with account(scene) as made:
+        made.secret("db", CREDENTIAL)
+        scene.setenv(DATABASE_SECRET="db")
+        profiles = scene.directory / "config"
+        keys = "aws_access_key_id = test\naws_secret_access_key = test"
+        profiles.write_text(f"[profile shop]\nregion = {REGION}\n{keys}\n")
+        scene.monkeypatch.setenv("AWS_CONFIG_FILE", str(profiles))
+        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION"):
+            scene.monkeypatch.delenv(f"AWS_{name}")
+        forget()
+        scene.ask("jobs", "list", code=2)
+        yield {"PROFILE": "shop"}
+        forget()
+        scene.ask("jobs", "list", code=0)
+
+
+@remedy(Code.AWS_REFUSED, 1)
+def the_secret_has_another_name(scene: Scene) -> Iterator[Variables]:
+    with account(scene) as made:
+        made.secret("tallystick/db", CREDENTIAL)
+        scene.setenv(DATABASE_SECRET="tallystick/database")
+        assert scene.ask("jobs", "list", code=2)["params"]["cause"] == "not-found"
+        yield {"SECRET": "tallystick/db"}
+        scene.ask("jobs", "list", code=0)
+
+
+@remedy(Code.AWS_UNAVAILABLE, 1)
+def the_endpoint_has_no_private_name(scene: Scene) -> Iterator[Variables]:
+    with account(scene) as made:
+        made.secret("db", CREDENTIAL)
+        scene.setenv(DATABASE_SECRET="db")
+        scene.monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://127.0.0.1:1")
+        assert scene.ask("jobs", "list", code=1)["params"]["cause"] == "unreachable"
+        yield {"ENDPOINT": made.url}
+        forget()
+        scene.ask("jobs", "list", code=0)
+
+
+@remedy(Code.SECRET_UNUSABLE, 1)
+def the_secret_is_a_bare_password(scene: Scene) -> Iterator[Variables]:
+    with account(scene) as made:
+        made.secret("db", "sesame")
+        scene.setenv(DATABASE_SECRET="db")
+        assert scene.ask("jobs", "list", code=2)["params"]["cause"] == "malformed"
+        yield {"SECRET": "db", "JSON": CREDENTIAL, "PATH": with_aws(scene)}
+        forget()
+        scene.ask("jobs", "list", code=0)
+
+
+@remedy(Code.SECRET_UNUSABLE, 2)
+def nothing_says_where_the_database_is(scene: Scene) -> Iterator[Variables]:
+    host, name = database_of(scene)
+    with account(scene) as made:
+        made.secret("db", CREDENTIAL)
+        scene.setenv(DATABASE_URL=None, DATABASE_SECRET="db")
+        assert scene.ask("jobs", "list", code=2)["params"]["cause"] == "no-host"
+        yield {"HOST": host, "DATABASE_NAME": name}
+        scene.ask("jobs", "list", code=0)
+
+
+def database_of(scene: Scene) -> tuple[str, str]:
+    """Return host and name of the database as a URL has them; a directory of sockets stands there escaped."""
+    parts = conninfo_to_dict(scene.database)
+    return quote(str(parts["host"]), safe=""), str(parts["dbname"])
