@@ -43,8 +43,8 @@ def client(service: str, *, attempts: int = ATTEMPTS, read_seconds: float = READ
     Raises ``Refused`` (AWS_EXTRA_MISSING, AWS_NOT_CONFIGURED) where it cannot be made.
     """
     try:
-        import boto3  # type: ignore[import-untyped]  # noqa: PLC0415 - a fifth of a cold start
-        from botocore.config import Config  # type: ignore[import-untyped]  # noqa: PLC0415
+        import boto3  # noqa: PLC0415 - a fifth of a cold start
+        from botocore.config import Config  # noqa: PLC0415
     except ImportError as error:
         raise Refused(Code.AWS_EXTRA_MISSING, cause="boto3") from error
     config = Config(
@@ -66,7 +66,7 @@ def answers(service: str, **about: object) -> Iterator[None]:
     (AWS_NOT_CONFIGURED) when nothing could be sent, ``Refused`` (AWS_REFUSED) for every other answer that
     is not the one wanted.
     """
-    from botocore import exceptions  # type: ignore[import-untyped]  # noqa: PLC0415 - with boto3
+    from botocore import exceptions  # noqa: PLC0415 - with boto3
 
     try:
         yield

@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 

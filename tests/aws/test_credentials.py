@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs
 
-import botocore.auth  # type: ignore[import-untyped]
+import botocore.auth
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
