@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from handlers.invocation import in_words, one_tick
+from handlers.invocation import in_words, scheduled_tick
 from shared.operations.archive import ARCHIVE
 
 if TYPE_CHECKING:
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 @in_words
-def handler(_event: object, context: Context) -> dict[str, Any]:
-    """Move one batch of whatever is due; what the event says does not matter."""
-    return one_tick(ARCHIVE.name, context)
+def handler(event: object, context: Context) -> dict[str, Any]:
+    """Move one batch of whatever is due; of the event only the count of follow-ups matters."""
+    return scheduled_tick(ARCHIVE.name, event, context)

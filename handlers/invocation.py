@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
-from handlers import observing, shape
+from handlers import following, observing, shape
 from shared import wiring
 from shared.errors import TallystickError
 from shared.settings import load
 from shared.tick import Wanted, tick
 
 if TYPE_CHECKING:
-    from shared.tick import Node
+    from shared.tick import Node, Report
 
 
 Handler = Callable[[Any, Any], dict[str, Any]]
@@ -57,7 +57,21 @@ def node() -> Node:
 
 def one_tick(operation: str | None, context: Context) -> dict[str, Any]:
     """Do one unit of an operation (or of any), and return its report as JSON can hold it."""
+    return shape.report(_ticked(operation, context))
+
+
+def scheduled_tick(operation: str, event: object, context: Context) -> dict[str, Any]:
+    """Do one unit of an operation, ask for one more tick where it leaves work, and return its report.
+
+    Of the event, only how many ticks in a row were asked for so far matters.
+    """
+    report = _ticked(operation, context)
+    following.follow_up(report, event, context, load().follow_up_ticks)
+    return shape.report(report)
+
+
+def _ticked(operation: str | None, context: Context) -> Report:
     seconds_left = context.get_remaining_time_in_millis() / 1000
     report = tick(node(), Wanted(operation, seconds_left=seconds_left))
     observing.observed(report, context)
-    return shape.report(report)
+    return report

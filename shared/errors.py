@@ -48,6 +48,7 @@ class Code(StrEnum):
     DATABASE_REFUSED = "DATABASE_REFUSED"
     TOO_LITTLE_TIME = "TOO_LITTLE_TIME"
     AWS_UNAVAILABLE = "AWS_UNAVAILABLE"
+    FOLLOW_UP_FAILED = "FOLLOW_UP_FAILED"
 
     # What is wrong with a request or the configuration.
     SETTINGS_INVALID = "SETTINGS_INVALID"

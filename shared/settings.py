@@ -91,6 +91,12 @@ class Settings(BaseSettings):
         le=20,
         description="How often a statement that may pass is repeated, 0 to 20",
     )
+    follow_up_ticks: int = Field(
+        default=10,
+        ge=0,
+        le=15,
+        description="How many ticks in a row a tick on AWS may ask for by itself, 0 to 15",
+    )
     home: Path = Field(
         default_factory=_state_home, description="Where the embedded database keeps its state"
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from handlers import archive, invocation, log, migrate, observing, operate, scan
+from handlers import archive, migrate, operate, scan
 from shared.errors import Refused
 from tests.golden.scenario import Shell
+from tests.operations import afresh
 from tests.worlds import rows
 
 SIGNED = ("--actor", "tester", "--reason", "a test needs it")
@@ -29,19 +29,8 @@ class Context:
 
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own() -> Iterator[None]:
-    """Leave nothing behind that a process begins with: a node, and where log lines go."""
-    ours = logging.getLogger(log.SERVICE)
-    invocation.node.cache_clear()
-    yield
-    observing._logger.cache_clear()
-    ours.propagate = True
-    ours.setLevel(logging.NOTSET)
-    for handler in ours.handlers[:]:
-        ours.removeHandler(handler)
-    for handler in logging.getLogger().handlers:
-        for each in handler.filters[:]:
-            handler.removeFilter(each)
-    ours.__dict__.pop("init", None)
+    with afresh.process():
+        yield
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def python(program: str, *arguments: str, **setenv: str) -> subprocess.Completed
         text=True,
         check=False,
         timeout=60,
-        env=os.environ | setenv,
+        env=os.environ | {"TALLYSTICK_FOLLOW_UP_TICKS": "0"} | setenv,
     )
 
 

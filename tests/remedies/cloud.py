@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from shared.errors import Code
 from tests.aws.account import REGION, Account, entered, forget, served
+from tests.aws.functions import listening
 from tests.remedies.scene import Scene, Variables, path, remedy
 
 # What an operator's `aws` does with a service, an operation and its options.
@@ -111,3 +113,38 @@ def database_of(scene: Scene) -> tuple[str, str]:
     """Return host and name of the database as a URL has them; a directory of sockets stands there escaped."""
     parts = conninfo_to_dict(scene.database)
     return quote(str(parts["host"]), safe=""), str(parts["dbname"])
+
+
+FOLLOWING = """
+import json, sys
+from handlers import archive
+
+class Context:
+    invoked_function_arn = "arn:aws:lambda:eu-central-1:123456789012:function:shop-archive:live"
+
+    def get_remaining_time_in_millis(self):
+        return 60000
+
+archive.handler({}, Context())
+"""
+
+
+def logged(scene: Scene) -> list[str | None]:
+    """Invoke a scheduled handler in a process of its own; return the codes of its log lines."""
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOWING], capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    scene.see(lines)
+    return [line.get("code") for line in lines]
+
+
+@remedy(Code.FOLLOW_UP_FAILED, 1)
+def a_function_may_not_invoke_itself(scene: Scene) -> Iterator[Variables]:
+    scene.deploy()
+    with account(scene), listening() as functions:
+        scene.monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", functions.url)
+        assert logged(scene) == [None, Code.FOLLOW_UP_FAILED]
+        yield {}
+        assert logged(scene) == [None]
+    assert scene.newest()["batches"] == 2
