@@ -42,8 +42,9 @@ def told(
 
 
 def error(error: TallystickError, about: Mapping[str, object] | None = None) -> Json:
-    """Return an error with its words."""
-    return told(str(error.code), error.params, about)
+    """Return an error with its words; those it came with go before ours."""
+    found = told(str(error.code), error.params, about)
+    return found if error.words is None else found | {"message": error.words, "next": None}
 
 
 def job(job: Job) -> Json:

@@ -91,6 +91,9 @@ class Settings(BaseSettings):
         le=20,
         description="How often a statement that may pass is repeated, 0 to 20",
     )
+    stack: str | None = Field(
+        default=None, description="The stack on AWS that commands ask, by its name"
+    )
     follow_up_ticks: int = Field(
         default=10,
         ge=0,

@@ -21,6 +21,7 @@ from handlers.cli import (
     plan,
     policy,
     recovery,
+    remote,
     settings,
     ticking,
     volume,
@@ -55,6 +56,7 @@ app.command("migrate")(database.migrate)
 app.command("apply")(applying.apply)
 app.command("tick")(ticking.tick)
 app.command("run")(ticking.run)
+app.command("invoke")(remote.invoke)
 app.command("doctor")(doctoring.doctor)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)

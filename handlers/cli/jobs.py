@@ -13,14 +13,18 @@ from handlers.cli.options import (
     NamespaceOption,
     NoSourceOption,
     ReasonOption,
+    RemoteOption,
     RevisionOption,
 )
+from handlers.cli.remote import operated
+from handlers.cli.session import signed
 from handlers.cli.values import size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from handlers.shape import Json
+    from shared.db.audit import Signature
 
 app = typer.Typer(
     help="What was done, what is open, and what to do about it.", no_args_is_help=True
@@ -114,9 +118,11 @@ def retry(
     ] = None,
     actor: ActorOption = None,
     revision: RevisionOption = None,
+    remote: RemoteOption = False,
 ) -> Answer:
     """Try a FAILED job again from where it stands."""
-    return _acted("retry", job, actor, reason, revision, max_bytes=max_bytes)
+    signature = signed(actor, reason, revision)
+    return _acted("retry", job, signature, max_bytes=max_bytes, remote=remote)
 
 
 @app.command("abandon")
@@ -126,12 +132,14 @@ def abandon(
     reason: ReasonOption,
     actor: ActorOption = None,
     revision: RevisionOption = None,
+    remote: RemoteOption = False,
 ) -> Answer:
     """Close an open job; its files stay.
 
     Its plan may then make a new one.
     """
-    return _acted("abandon", job, actor, reason, revision)
+    signature = signed(actor, reason, revision)
+    return _acted("abandon", job, signature, remote=remote)
 
 
 @app.command("pause")
@@ -141,9 +149,11 @@ def pause(
     reason: ReasonOption,
     actor: ActorOption = None,
     revision: RevisionOption = None,
+    remote: RemoteOption = False,
 ) -> Answer:
     """Pause a job until it is resumed."""
-    return _acted("pause", job, actor, reason, revision)
+    signature = signed(actor, reason, revision)
+    return _acted("pause", job, signature, remote=remote)
 
 
 @app.command("resume")
@@ -153,32 +163,47 @@ def resume(
     reason: ReasonOption,
     actor: ActorOption = None,
     revision: RevisionOption = None,
+    remote: RemoteOption = False,
 ) -> Answer:
     """Let a PAUSED job go on."""
-    return _acted("resume", job, actor, reason, revision)
+    signature = signed(actor, reason, revision)
+    return _acted("resume", job, signature, remote=remote)
 
 
 def _acted(
     action: str,
     job: str,
-    actor: str | None,
-    reason: str,
-    revision: int | None,
+    signature: Signature,
     *,
+    remote: bool,
     max_bytes: int | None = None,
 ) -> Answer:
+    if remote:
+        item = operated(
+            action,
+            job=job,
+            reason=signature.reason,
+            actor=signature.actor,
+            revision=signature.revision,
+            max_bytes=max_bytes,
+        )
+    else:
+        item = _acted_here(action, job, signature, max_bytes)
+    text = f"Job {item['id']} is {item['state']} (revision {item['revision']})."
+    return Answer(item, lambda out: out.print(text, soft_wrap=True))
+
+
+def _acted_here(action: str, job: str, signature: Signature, max_bytes: int | None) -> Json:
     from handlers import shape
-    from handlers.cli.session import session, signed
+    from handlers.cli.session import session
     from shared.jobs import reading, steer
     from shared.jobs.rules import Action
 
-    signature = signed(actor, reason, revision)
     with session() as opened:
         job_id = reading.find(opened.control, job)
-        after = steer.act(opened.control, job_id, Action(action), signature, max_bytes=max_bytes)
-    item = shape.job(after)
-    text = f"Job {item['id']} is {item['state']} (revision {item['revision']})."
-    return Answer(item, lambda out: out.print(text, soft_wrap=True))
+        return shape.job(
+            steer.act(opened.control, job_id, Action(action), signature, max_bytes=max_bytes)
+        )
 
 
 def _show(out: Console, item: Json) -> None:

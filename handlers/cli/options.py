@@ -25,6 +25,12 @@ NamespaceOption = Annotated[
 EnableOption = Annotated[
     bool | None, typer.Option("--enable/--disable", help="Switch it on or off.")
 ]
+StackOption = Annotated[
+    str | None, typer.Option("--stack", help="Which stack on AWS.", show_default="TALLYSTICK_STACK")
+]
+RemoteOption = Annotated[
+    bool, typer.Option("--remote", help="Have the stack on AWS do it (TALLYSTICK_STACK).")
+]
 NoSourceOption = Annotated[
     bool, typer.Option("--no-source", help="Leave out what only the source can tell.")
 ]

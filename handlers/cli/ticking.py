@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from handlers.cli.answer import GOOD, NOT_GOOD, NOTHING_DONE, Answer, JsonOption, answering
+from handlers.cli.options import RemoteOption
+from handlers.cli.remote import operated
 from handlers.cli.values import duration
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def tick(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Go on until nothing is due.")
     ] = False,
+    remote: RemoteOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
     """Do one unit of what is due.
@@ -43,9 +46,21 @@ def tick(
     Exit code 3: nothing was done, because everything that is open is paused or failed. Exit code 1: the
     unit could not be done and will be tried again.
     """
+    if remote:
+        if until_idle:
+            problem = "ticks on AWS follow one another by themselves: leave out --until-idle"
+            raise typer.BadParameter(problem)
+        item = operated("tick", operation=operation)
+        # Whether everything open is stuck only the database could tell.
+        return Answer(item, lambda _: show(item), _code(item, lambda: False))
+    return _ticked_here(operation, until_idle=until_idle, as_json=as_json)
+
+
+def _ticked_here(operation: str | None, *, until_idle: bool, as_json: bool) -> Answer:
     from handlers import log, shape
     from handlers.cli.session import session
     from shared import loop
+    from shared.jobs.reading import open_jobs
 
     with session() as opened:
         node, wanted = _node(opened), _wanted(operation)
@@ -60,13 +75,16 @@ def tick(
             else:
                 show(item)
 
+        def only_stuck() -> bool:
+            return open_jobs(opened.control).only_stuck
+
         if until_idle:
             last = loop.until_idle(node, wanted, timeout, told)
-            return Answer({"ticks": items}, code=_code(opened, last))
+            return Answer({"ticks": items}, code=_code(shape.report(last), only_stuck))
         last = loop.watched(node, wanted, timeout)
         log.told(last)
         item = shape.report(last)
-        return Answer(item, lambda _: show(item), _code(opened, last))
+        return Answer(item, lambda _: show(item), _code(item, only_stuck))
 
 
 @answering
@@ -177,20 +195,19 @@ def _wanted(operation: str | None) -> Wanted:
     return Wanted(operation)
 
 
-def _code(opened: Session, last: Report) -> int:
+def _code(item: Json, only_stuck: Callable[[], bool]) -> int:
     from shared.errors import Code
     from shared.jobs.model import Ending
-    from shared.jobs.reading import open_jobs
 
-    ending, code = last.outcome.ending, last.outcome.code
+    ending, code = item["outcome"], item["code"]
     if ending in {Ending.FAILED, Ending.PAUSED}:
         return NOTHING_DONE
     if ending in {Ending.PROGRESSED, Ending.FINISHED, Ending.STALE}:
         return GOOD
-    if ending is Ending.UNCERTAIN or code is Code.DATABASE_UNAVAILABLE:
+    if ending == Ending.UNCERTAIN or code == Code.DATABASE_UNAVAILABLE:
         return NOT_GOOD
-    if last.job is None and open_jobs(opened.control).only_stuck:
+    if item["job"] is None and only_stuck():
         return NOTHING_DONE
     free = code in {None, Code.STORAGE_BUSY, Code.VOLUME_NOT_CONFIGURED, Code.TOO_LITTLE_TIME}
     # A page that was too large is tried again at once, smaller: no reason to alarm anybody.
-    return GOOD if free or last.outcome.wait_seconds == 0.0 else NOT_GOOD
+    return GOOD if free or item["wait_seconds"] == 0.0 else NOT_GOOD

@@ -1,14 +1,43 @@
-"""Functions of AWS Lambda: asked for one more invocation."""
+"""Functions of AWS Lambda: invoked while one waits for the answer, or asked for one more invocation."""
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from shared.aws.client import answers, client
+from shared.errors import Code, Refused, Uncertain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+# The platform lets no function run for longer than 900.
+ANSWER_SECONDS = 930.0
+# What the platform says when it starts nothing, and what that is to whoever asked.
+NOT_STARTED = {
+    "EFSIOException": (Code.FUNCTION_NOT_MOUNTED, "io"),
+    "EFSMountConnectivityException": (Code.FUNCTION_NOT_MOUNTED, "connectivity"),
+    "EFSMountFailureException": (Code.FUNCTION_NOT_MOUNTED, "failure"),
+    "EFSMountTimeoutException": (Code.FUNCTION_NOT_MOUNTED, "timeout"),
+    "ResourceNotFoundException": (Code.FUNCTION_UNKNOWN, None),
+    "TooManyRequestsException": (Code.FUNCTION_THROTTLED, None),
+}
+# Why it is throttled, where that is what was reserved for this function alone: perhaps nothing.
+RESERVED = "ReservedFunctionConcurrentInvocationLimitExceeded"
+
+
+@dataclass(frozen=True)
+class Invoked:
+    """What came of an invocation: its payload, whether that is an error, and the end of its log."""
+
+    function: str
+    version: str | None
+    payload: Any
+    is_error: bool
+    log: tuple[str, ...]
 
 
 def ask(function: str, event: Mapping[str, object]) -> None:
@@ -21,3 +50,46 @@ def ask(function: str, event: Mapping[str, object]) -> None:
         service.invoke(
             FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode()
         )
+
+
+def invoke(function: str, event: object) -> Invoked:
+    """Invoke a function, by name or ARN, once, and wait for what comes of it.
+
+    Nothing is repeated: an invocation whose answer is long in coming is still at work. Raises ``Refused``
+    (FUNCTION_UNKNOWN, FUNCTION_THROTTLED, FUNCTION_NOT_MOUNTED) where it was not started, ``Uncertain``
+    (INVOCATION_LOST) where the answer was lost, and as ``answers`` does.
+    """
+    service = client("lambda", attempts=1, read_seconds=ANSWER_SECONDS)
+    with answers("lambda", resource=function), _started(function):
+        answer = service.invoke(
+            FunctionName=function, LogType="Tail", Payload=json.dumps(event).encode()
+        )
+        payload = answer["Payload"].read()
+    tail = base64.b64decode(answer.get("LogResult", "")).decode(errors="replace")
+    return Invoked(
+        function,
+        answer.get("ExecutedVersion"),
+        json.loads(payload) if payload else None,
+        "FunctionError" in answer,
+        tuple(tail.splitlines()),
+    )
+
+
+@contextmanager
+def _started(function: str) -> Iterator[None]:
+    from botocore import exceptions  # noqa: PLC0415 - with boto3
+
+    try:
+        yield
+    except exceptions.ClientError as error:
+        code, cause = NOT_STARTED.get(error.response["Error"]["Code"], (None, None))
+        if code is None:
+            raise
+        if error.response.get("Reason") == RESERVED:
+            cause = "reserved"
+        raise Refused(
+            code, function=function, cause=cause, detail=error.response["Error"].get("Message")
+        ) from error
+    except exceptions.HTTPClientError as error:
+        # It was sent: the connection stood.
+        raise Uncertain(Code.INVOCATION_LOST, function=function) from error

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.aws.account import Account, entered, guarded, served
+from tests.aws.functions import Functions, listening
+from tests.operations import afresh
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,15 @@ def account_url() -> Iterator[str]:
 def account(account_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     """An empty account, which this process knows of."""
     with entered(account_url, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def functions(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
+    """The API of functions and stacks, in front of handlers of this process."""
+    with listening() as made, afresh.process():
+        for service in ("LAMBDA", "CLOUDFORMATION"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", made.url)
         yield made
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from handlers import archive, following, log, operate
-from tests.aws.account import Account
-from tests.aws.functions import Functions, Reply, listening, refusal
+from tests.aws.functions import Functions, Reply, refusal
 from tests.golden.scenario import Shell
-from tests.operations import afresh
 from tests.remedies.storage import held
 
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:shop-archive:live"
@@ -32,13 +29,9 @@ class Context:
         return int(seconds * 1000)
 
 
-@pytest.fixture
-def functions(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
-    """The API of functions, which knows the one that is invoked here."""
-    with listening() as made, afresh.process():
-        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.url)
-        made.replies[FUNCTION] = lambda _event: Reply()
-        yield made
+@pytest.fixture(autouse=True)
+def _known(functions: Functions) -> None:
+    functions.replies[FUNCTION] = lambda _event: Reply()
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:

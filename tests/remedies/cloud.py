@@ -8,13 +8,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
+from handlers import archive, operate
+from shared.aws.function import RESERVED
 from shared.errors import Code
 from tests.aws.account import REGION, Account, entered, forget, served
-from tests.aws.functions import listening
+from tests.aws.functions import Functions, Reply, handled, listening, refusal
+from tests.operations import afresh
 from tests.remedies.scene import Scene, Variables, path, remedy
 
 # What an operator's `aws` does with a service, an operation and its options.
@@ -26,7 +30,8 @@ def words(text):
     return "".join(part.capitalize() for part in text.split("-"))
 
 service, operation, *options = sys.argv[1:]
-given = dict(zip((words(name[2:]) for name in options[::2]), options[1::2]))
+values = [int(value) if value.isdigit() else value for value in options[1::2]]
+given = dict(zip((words(name[2:]) for name in options[::2]), values))
 getattr(boto3.client(service), operation.replace("-", "_"))(**given)
 """
 CREDENTIAL = json.dumps({"username": "postgres", "password": "any"})
@@ -148,3 +153,125 @@ def a_function_may_not_invoke_itself(scene: Scene) -> Iterator[Variables]:
         yield {}
         assert logged(scene) == [None]
     assert scene.newest()["batches"] == 2
+
+
+PREFIX = "arn:aws:lambda:eu-central-1:123456789012:function:"
+LIVE = f"{PREFIX}shop-operate:live"
+
+
+class Context:
+    """An invocation with a minute left."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+@contextmanager
+def stack(scene: Scene) -> Iterator[Functions]:
+    """Deploy 45 old orders, and a stack ``shop`` whose handlers are those of this process."""
+    scene.deploy()
+    with account(scene), listening() as made, afresh.process():
+        for service in ("LAMBDA", "CLOUDFORMATION"):
+            scene.monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", made.url)
+        made.stacks["shop"] = [
+            ("Operate", "AWS::Lambda::Function", "shop-operate"),
+            ("OperateAlias", "AWS::Lambda::Alias", LIVE),
+        ]
+        made.replies[LIVE] = lambda event: handled(operate.handler, event, Context())
+        yield made
+
+
+def is_ticked(scene: Scene) -> None:
+    assert scene.newest()["batches"] == 1
+
+
+@remedy(Code.STACK_MISSING, 1)
+def no_stack_was_named(scene: Scene) -> Iterator[Variables]:
+    with stack(scene):
+        scene.ask("tick", "--remote", code=2)
+        yield {"STACK": "shop"}
+        is_ticked(scene)
+
+
+@remedy(Code.STACK_UNKNOWN, 1)
+def the_stack_has_another_name(scene: Scene) -> Iterator[Variables]:
+    with stack(scene):
+        scene.setenv(STACK="shopp")
+        scene.ask("tick", "--remote", code=2)
+        yield {"STACK": "shop"}
+        is_ticked(scene)
+
+
+def ticks(made: Functions, *trouble: Reply) -> None:
+    """Let ``shop-archive`` answer with what is given, once each, and then tick."""
+    left = list(trouble)
+
+    def answer(_event: object) -> Reply:
+        return left.pop(0) if left else handled(archive.handler, {}, Context())
+
+    made.replies["shop-archive"] = answer
+
+
+@remedy(Code.FUNCTION_UNKNOWN, 1)
+def the_function_has_another_name(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        ticks(made)
+        scene.ask("invoke", "archive", code=2)
+        yield {"FUNCTION": "shop-archive"}
+        is_ticked(scene)
+
+
+@remedy(Code.FUNCTION_NOT_MOUNTED, 1)
+def the_first_mount_took_too_long(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        ticks(made, refusal(408, "EFSMountTimeoutException"))
+        scene.ask("invoke", "shop-archive", code=2)
+        yield {"FUNCTION": "shop-archive"}
+        is_ticked(scene)
+
+
+@remedy(Code.FUNCTION_THROTTLED, 1)
+def somebody_reserved_nothing_for_it(scene: Scene) -> Iterator[Variables]:
+    stopped = refusal(429, "TooManyRequestsException", Reason=RESERVED)
+    with stack(scene) as made:
+        ticks(made)
+        tick = made.replies["shop-archive"]
+        found = made.settings["shop-archive"] = {"ReservedConcurrentExecutions": 0}
+        made.replies["shop-archive"] = lambda event: stopped if found else tick(event)
+        assert scene.ask("invoke", "shop-archive", code=2)["params"]["cause"] == "reserved"
+        yield {"FUNCTION": "shop-archive", "PATH": with_aws(scene)}
+        is_ticked(scene)
+
+
+@remedy(Code.FUNCTION_FAILED, 1)
+def the_function_has_three_seconds(scene: Scene) -> Iterator[Variables]:
+    said = {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 3.00 seconds"}
+    with stack(scene) as made:
+        found = made.settings["shop-operate"] = {"Timeout": 3}
+        operated = made.replies[LIVE]
+
+        def answer(event: object) -> Reply:
+            return (
+                operated({"action": "tick"}) if found["Timeout"] > 45 else Reply(said, "Unhandled")
+            )
+
+        made.replies |= {LIVE: answer, "shop-operate": answer}
+        scene.setenv(STACK="shop")
+        scene.ask("tick", "--remote", code=1)
+        scene.setenv(STACK=None)
+        yield {"FUNCTION": "shop-operate", "PATH": with_aws(scene)}
+        is_ticked(scene)
+
+
+@remedy(Code.INVOCATION_LOST, 1)
+def the_answer_of_a_tick_was_lost(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+
+        def answer(event: object) -> Reply:
+            return replace(handled(operate.handler, event, Context()), lost=True)
+
+        made.replies[LIVE] = answer
+        scene.setenv(STACK="shop")
+        scene.ask("tick", "--remote", code=1)
+        yield {}
+        is_ticked(scene)
