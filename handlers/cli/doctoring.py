@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from handlers.cli.answer import GOOD, NOT_GOOD, Answer, answering
+from handlers.cli.options import StackOption
+from handlers.cli.remote import required
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from handlers.shape import Json
+    from shared.doctor.finding import Section
 
 STYLES = {"error": "red", "warning": "yellow", "ok": "green", "skipped": "yellow"}
 
@@ -21,12 +26,30 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")
     ] = False,
+    aws: Annotated[
+        bool, typer.Option("--aws", help="Look at a stack on AWS instead, through its services.")
+    ] = False,
+    stack: StackOption = None,
 ) -> Answer:
     """Say what is wrong here, and the command that mends it.
 
     It changes nothing. Exit code 1 when something is an error.
     """
     from handlers import shape
+
+    document = shape.examination(_deployed(required(stack)) if aws else _here())
+    bad = {"error", "warning"} if strict else {"error"}
+    code = NOT_GOOD if document["worst"] in bad else GOOD
+    return Answer(document, lambda out: _show(out, document), code)
+
+
+def _deployed(stack: str) -> Sequence[Section]:
+    from shared.doctor.deployment import examine
+
+    return examine(stack)
+
+
+def _here() -> Sequence[Section]:
     from handlers.cli.session import configured
     from shared import wiring
     from shared.db import embedded
@@ -35,10 +58,7 @@ def doctor(
     settings = configured()
     # Nothing is started: that no database is running is one of the things to be found.
     url = wiring.named_control(settings) or embedded.url(settings.home)
-    document = shape.examination(examine(wiring.installation(settings, url)))
-    bad = {"error", "warning"} if strict else {"error"}
-    code = NOT_GOOD if document["worst"] in bad else GOOD
-    return Answer(document, lambda out: _show(out, document), code)
+    return examine(wiring.installation(settings, url))
 
 
 def _show(out: Console, found: Json) -> None:

@@ -69,14 +69,10 @@ def operated(action: str, **members: object) -> Json:
     Members that are None are left out. An error there is raised here: ours as it is, any other as
     FUNCTION_FAILED. Raises ``Refused`` (STACK_MISSING) where nothing says which stack is meant.
     """
-    from handlers.cli.session import configured
     from shared.aws import function
     from shared.aws import stack as stacks
-    from shared.errors import Code, Refused
 
-    stack = configured().stack
-    if stack is None:
-        raise Refused(Code.STACK_MISSING)
+    stack = required(None)
     given = {name: value for name, value in members.items() if value is not None}
     found = function.invoke(stacks.function(stack, OPERATE), {"action": action, **given})
     if found.is_error:
@@ -102,6 +98,17 @@ def failure(found: Invoked) -> TallystickError:
     error: errors.TallystickError = ours(errors.Code(coded[1]))
     error.words = coded[2]
     return error
+
+
+def required(stack: str | None) -> str:
+    """Return the stack that was named, else that of the settings; raises ``Refused`` (STACK_MISSING)."""
+    from handlers.cli.session import configured
+    from shared.errors import Code, Refused
+
+    named = stack or configured().stack
+    if named is None:
+        raise Refused(Code.STACK_MISSING)
+    return named
 
 
 def _named(function: str, stack: str | None) -> str:

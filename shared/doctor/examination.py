@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from shared.doctor import clocks, database, events, jobs, ledger, schedule, source, volume
-from shared.doctor.finding import Finding, Section, Severity, Subject, of_error
+from shared.doctor.finding import ON_AWS, Finding, Section, Severity, Subject, of_error
 from shared.doctor.installation import Installation, opened
 from shared.errors import Code, TallystickError, Trouble
 from shared.plans.outlook import Here
@@ -38,7 +38,7 @@ class _Notes:
 
     ground: Ground
     findings: dict[Subject, list[Finding]] = field(
-        default_factory=lambda: {subject: [] for subject in Subject}
+        default_factory=lambda: {subject: [] for subject in Subject if subject not in ON_AWS}
     )
     skipped: dict[Subject, Code] = field(default_factory=dict)
     clocks: dict[str, Reading] = field(default_factory=dict)

@@ -36,6 +36,15 @@ class Subject(StrEnum):
     JOBS = "jobs"
     LEDGER = "ledger"
     EVENTS = "events"
+    # Of a deployment on AWS, as its own services see it.
+    FUNCTIONS = "functions"
+    SCHEDULES = "schedules"
+    TICKS = "ticks"
+    QUEUES = "queues"
+    ALARMS = "alarms"
+
+
+ON_AWS = (Subject.FUNCTIONS, Subject.SCHEDULES, Subject.TICKS, Subject.QUEUES, Subject.ALARMS)
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,9 @@ def test_a_job_is_steered_elsewhere_as_it_is_here(remote: Shell, functions: Func
     shown = json.loads(remote("jobs", "show", job, "--json").out)
     assert paused == {name: shown[name] for name in paused}
     assert "is PENDING" in remote("jobs", "resume", job[:8], *SIGNED, "--remote").out
-    assert remote("jobs", "abandon", job, *SIGNED, "--remote", "--revision", "4").code in {0, 2}
+    stale = remote("jobs", "abandon", job, *SIGNED, "--remote", "--revision", "999", "--json")
+    assert functions.calls[-1].event["revision"] == 999
+    assert json.loads(stale.err.splitlines()[-1])["error"]["code"] == "REVISION_STALE"
 
 
 def test_what_is_refused_elsewhere_is_refused_with_the_same_code_and_exit_code(

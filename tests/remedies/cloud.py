@@ -17,12 +17,15 @@ from handlers import archive, operate
 from shared.aws.function import RESERVED
 from shared.errors import Code
 from tests.aws.account import REGION, Account, entered, forget, served
+from tests.aws.deployment import alarm, counted, queue, schedule
 from tests.aws.functions import Functions, Reply, handled, listening, refusal
 from tests.operations import afresh
 from tests.remedies.scene import Scene, Variables, path, remedy
 
 # What an operator's `aws` does with a service, an operation and its options.
 AWS = """#!{python}
+import json
+import pathlib
 import sys
 import boto3
 
@@ -32,7 +35,12 @@ def words(text):
 service, operation, *options = sys.argv[1:]
 values = [int(value) if value.isdigit() else value for value in options[1::2]]
 given = dict(zip((words(name[2:]) for name in options[::2]), values))
-getattr(boto3.client(service), operation.replace("-", "_"))(**given)
+if "CliInputJson" in given:
+    given = json.loads(pathlib.Path(given["CliInputJson"].removeprefix("file://")).read_text())
+if "AlarmNames" in given:
+    given["AlarmNames"] = [given["AlarmNames"]]
+answer = getattr(boto3.client(service), operation.replace("-", "_"))(**given)
+print(json.dumps(answer, default=str))
 """
 CREDENTIAL = json.dumps({"username": "postgres", "password": "any"})
 
@@ -275,3 +283,68 @@ def the_answer_of_a_tick_was_lost(scene: Scene) -> Iterator[Variables]:
         scene.ask("tick", "--remote", code=1)
         yield {}
         is_ticked(scene)
+
+
+def watched(scene: Scene, made: Functions) -> Account:
+    """Give the stack ``shop`` a schedule, a queue and an alarm, all in good order, and return its owner."""
+    owner = Account(os.environ["AWS_ENDPOINT_URL"])
+    schedule(owner)
+    alarm(owner, "OK")
+    counted(owner, "shop-archive", Invocations=2)
+    made.settings |= {"shop-archive": {"State": "Active"}, "shop-operate": {"State": "Active"}}
+    made.stacks["shop"] += [
+        ("Archive", "AWS::Lambda::Function", "shop-archive"),
+        ("FailureQueue", "AWS::SQS::Queue", queue(owner)),
+        ("ScheduleGroup", "AWS::Scheduler::ScheduleGroup", "shop"),
+        ("SlowAlarm", "AWS::CloudWatch::Alarm", "shop-slow"),
+    ]
+    scene.setenv(STACK="shop")
+    assert found(scene) == []
+    return owner
+
+
+def found(scene: Scene) -> list[str]:
+    return [each["code"] for each in scene.ask("doctor", "--aws")["findings"]]
+
+
+@remedy(Code.SCHEDULE_DISABLED, 1)
+def somebody_switched_the_schedule_off(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        off = schedule(watched(scene, made), state="DISABLED")
+        assert found(scene) == [Code.SCHEDULE_DISABLED]
+        editor = scene.editor(json.dumps(off | {"State": "ENABLED"}))
+        named = {"STACK": "shop", "SCHEDULE": "shop-archive"}
+        yield named | {"EDITOR": editor, "PATH": with_aws(scene)}
+        assert found(scene) == []
+
+
+@remedy(Code.INVOCATIONS_FAILED, 1)
+def a_tick_ended_in_an_error(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        counted(watched(scene, made), "shop-archive", Errors=1)
+        assert found(scene) == [Code.INVOCATIONS_FAILED]
+        ticks(made)
+        yield {"FUNCTION": "archive"}
+        is_ticked(scene)
+
+
+@remedy(Code.QUEUE_NOT_EMPTY, 1)
+def an_event_came_to_nothing(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        owner = watched(scene, made)
+        owner.owner("sqs").send_message(QueueUrl=queue(owner), MessageBody="{}")
+        assert found(scene) == [Code.QUEUE_NOT_EMPTY]
+        yield {"QUEUE": queue(owner), "PATH": with_aws(scene)}
+        assert found(scene) == []
+
+
+@remedy(Code.ALARM_RAISED, 1)
+def an_alarm_is_raised(scene: Scene) -> Iterator[Variables]:
+    with stack(scene) as made:
+        owner = watched(scene, made)
+        alarm(owner, "ALARM")
+        assert found(scene) == [Code.ALARM_RAISED]
+        yield {"ALARM": "shop-slow", "PATH": with_aws(scene)}
+        # As AWS does when the cause is gone.
+        alarm(owner, "OK")
+        assert found(scene) == []
