@@ -18,7 +18,7 @@ ARGS ?=
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
 TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
-SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda aws
+SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda aws soak
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
 .PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra bench package lock clean

@@ -13,6 +13,7 @@ from shared.settings import load
 from shared.tick import Wanted, tick
 
 if TYPE_CHECKING:
+    from shared.settings import Settings
     from shared.tick import Node, Report
 
 
@@ -42,6 +43,12 @@ class Context(Protocol):
 
 
 @cache
+def configured() -> Settings:
+    """Return the settings in force, read once per process; an error is not remembered."""
+    return load()
+
+
+@cache
 def node() -> Node:
     """Return this node, built and its schema checked once per process.
 
@@ -49,7 +56,7 @@ def node() -> Node:
     metrics need. An error is not remembered.
     """
     observing.require()
-    settings = load()
+    settings = configured()
     control = wiring.control_dsn(settings)
     wiring.require_schema(control)
     return wiring.node(settings, control)
@@ -66,7 +73,7 @@ def scheduled_tick(operation: str, event: object, context: Context) -> dict[str,
     Of the event, only how many ticks in a row were asked for so far matters.
     """
     report = _ticked(operation, context)
-    following.follow_up(report, event, context, load().follow_up_ticks)
+    following.follow_up(report, event, context, configured().follow_up_ticks)
     return shape.report(report)
 
 

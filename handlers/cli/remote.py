@@ -87,15 +87,18 @@ def failure(found: Invoked) -> TallystickError:
 
     said = found.payload if isinstance(found.payload, dict) else {}
     kind, text = str(said.get("errorType", "")), str(said.get("errorMessage", ""))
-    coded = CODED.fullmatch(text)
-    ours = getattr(errors, kind, None)
-    known = coded is not None and coded[1] in errors.Code.__members__
-    if coded is None or not known or not isinstance(ours, type):
+    coded, ours = CODED.fullmatch(text), getattr(errors, kind, None)
+    if (
+        coded is None
+        or coded[1] not in errors.Code.__members__
+        or not isinstance(ours, type)
+        or not issubclass(ours, errors.TallystickError)
+    ):
         code, log = errors.Code.FUNCTION_FAILED, list(found.log)
         return errors.TallystickError(
             code, function=found.function, type=kind, detail=text, log=log
         )
-    error: errors.TallystickError = ours(errors.Code(coded[1]))
+    error = ours(errors.Code(coded[1]))
     error.words = coded[2]
     return error
 

@@ -27,7 +27,7 @@ from shared.errors import Code, TooMuch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from psycopg.pq.abc import PGconn
+    from psycopg.pq.abc import PGconn, PGresult
 
     from shared.archive.shape import Opening, OrderColumn, Relation, Shape
     from shared.chain.manifest import Cursor
@@ -173,17 +173,19 @@ def copied(connection: psycopg.Connection[Row], query: sql.Composed) -> Iterator
         else:
             break
     # All of them are taken before an error is told: a connection with results left could not even roll back.
-    results = []
-    while True:
-        while raw.is_busy():
-            _taken_in(raw, arrival)
-        ended = raw.get_result()
-        if ended is None:
-            break
-        results.append(ended)
+    results = list(_results(raw, arrival))
     for ended in results:
         if ended.status != ExecStatus.COMMAND_OK:
             raise trouble_of(psycopg.errors.error_from_result(ended))
+
+
+def _results(raw: PGconn, arrival: select.poll) -> Iterator[PGresult]:
+    while True:
+        while raw.is_busy():
+            _taken_in(raw, arrival)
+        if (ended := raw.get_result()) is None:
+            return
+        yield ended
 
 
 def _taken_in(raw: PGconn, arrival: select.poll) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.aws.client import answers, client
-from shared.aws.stack import FUNCTION
+from shared.aws.stack import FUNCTION, function_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,6 @@ MESSAGES_MAX = 10
 PERIOD_SECONDS = 60
 RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 RATE_SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
-# Where an ARN has the name of a function.
-NAME_PLACE = 6
 
 
 @dataclass(frozen=True)
@@ -155,12 +153,6 @@ def alarms(found: Iterable[Resource]) -> tuple[Alarm, ...]:
         for each in told
         if each["StateValue"] == "ALARM"
     )
-
-
-def function_name(arn: str) -> str:
-    """Return the name of a function out of its ARN, with or without an alias."""
-    parts = arn.split(":")
-    return parts[NAME_PLACE] if len(parts) > NAME_PLACE else arn
 
 
 def failure(body: str) -> Failure:

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 930.0
 # What the platform says when it starts nothing, and what that is to whoever asked.
 NOT_STARTED = {
-    "EFSIOException": (Code.FUNCTION_NOT_MOUNTED, "io"),
-    "EFSMountConnectivityException": (Code.FUNCTION_NOT_MOUNTED, "connectivity"),
-    "EFSMountFailureException": (Code.FUNCTION_NOT_MOUNTED, "failure"),
-    "EFSMountTimeoutException": (Code.FUNCTION_NOT_MOUNTED, "timeout"),
-    "ResourceNotFoundException": (Code.FUNCTION_UNKNOWN, None),
-    "TooManyRequestsException": (Code.FUNCTION_THROTTLED, None),
+    "ResourceNotFoundException": Code.FUNCTION_UNKNOWN,
+    "TooManyRequestsException": Code.FUNCTION_THROTTLED,
+}
+# How its names for a mount's trouble begin, whether an answer, a state or a message has them; and our cause.
+MOUNT_CAUSES = {
+    "EFSIO": "io",
+    "EFSMountConnectivity": "connectivity",
+    "EFSMountFailure": "failure",
+    "EFSMountTimeout": "timeout",
 }
 # Why it is throttled, where that is what was reserved for this function alone: perhaps nothing.
 RESERVED = "ReservedFunctionConcurrentInvocationLimitExceeded"
@@ -75,6 +78,11 @@ def invoke(function: str, event: object) -> Invoked:
     )
 
 
+def mount_cause(said: str | None) -> str | None:
+    """Return our cause of a mount's trouble that the platform names somewhere in what it says."""
+    return next((cause for name, cause in MOUNT_CAUSES.items() if name in (said or "")), None)
+
+
 @contextmanager
 def _started(function: str) -> Iterator[None]:
     from botocore import exceptions  # noqa: PLC0415 - with boto3
@@ -82,7 +90,9 @@ def _started(function: str) -> Iterator[None]:
     try:
         yield
     except exceptions.ClientError as error:
-        code, cause = NOT_STARTED.get(error.response["Error"]["Code"], (None, None))
+        said = error.response["Error"]["Code"]
+        cause = mount_cause(said)
+        code = Code.FUNCTION_NOT_MOUNTED if cause else NOT_STARTED.get(said)
         if code is None:
             raise
         if error.response.get("Reason") == RESERVED:

@@ -11,6 +11,8 @@ FUNCTION = "AWS::Lambda::Function"
 ALIAS = "AWS::Lambda::Alias"
 # What CloudFormation calls a stack that is not there.
 UNKNOWN = "ValidationError"
+# Where an ARN has the name of a function.
+NAME_PLACE = 6
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,18 @@ def resources(stack: str) -> tuple[Resource, ...]:
 
 def functions(found: tuple[Resource, ...]) -> dict[str, str]:
     """Return by name, in lower case, what to invoke each function by: its alias where it has one."""
-    aliases = {each.identity.split(":")[6]: each.identity for each in found if each.kind == ALIAS}
+    aliases = {function_name(each.identity): each.identity for each in found if each.kind == ALIAS}
     return {
         each.name.lower(): aliases.get(each.identity, each.identity)
         for each in found
         if each.kind == FUNCTION
     }
+
+
+def function_name(arn: str) -> str:
+    """Return the name of a function out of its ARN, with or without an alias; any other text as it is."""
+    parts = arn.split(":")
+    return parts[NAME_PLACE] if len(parts) > NAME_PLACE else arn
 
 
 def function(stack: str | None, name: str) -> str:

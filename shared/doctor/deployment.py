@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from shared.aws import deployed, stack
+from shared.aws.function import mount_cause
 from shared.doctor.finding import Finding, Section, Severity, Subject, of_error
 from shared.errors import Code, TallystickError
 from shared.plans.outlook import QUIET_SECONDS, Standing
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 # So many ticks in a row must have been missed.
 MISSED = 3
-# A mount's error in whatever the platform says of it, and our cause for it.
-MOUNT = re.compile(r"EFS(IO|MountConnectivity|MountFailure|MountTimeout)")
-MOUNT_CAUSES = {
-    "IO": "io",
-    "MountConnectivity": "connectivity",
-    "MountFailure": "failure",
-    "MountTimeout": "timeout",
-}
 
 
 def examine(name: str) -> tuple[Section, ...]:
@@ -120,12 +112,6 @@ def judged_alarms(alarms: Sequence[Alarm]) -> list[Finding]:
         )
         for each in alarms
     ]
-
-
-def mount_cause(said: str | None) -> str | None:
-    """Return our cause of a mount's error that the platform names somewhere in what it says."""
-    match = MOUNT.search(said or "")
-    return MOUNT_CAUSES[match[1]] if match else None
 
 
 def _section(subject: Subject, look: Callable[[], list[Finding]]) -> Section:

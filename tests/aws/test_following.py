@@ -10,6 +10,7 @@ import pytest
 from handlers import archive, following, log, operate
 from tests.aws.functions import Functions, Reply, refusal
 from tests.golden.scenario import Shell
+from tests.operations import afresh
 from tests.remedies.storage import held
 
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:shop-archive:live"
@@ -83,7 +84,8 @@ def test_the_setting_ends_the_row_and_zero_lets_none_begin(
     archive.handler({}, Context())
     archive.handler({"follow_up": 1}, Context())
     monkeypatch.setenv("TALLYSTICK_FOLLOW_UP_TICKS", "0")
-    archive.handler({}, Context())
+    with afresh.process():
+        archive.handler({}, Context())
     assert [each.event for each in functions.calls] == [{"follow_up": 1}]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -22,3 +22,12 @@ def cheapest(costs: Sequence[Cost]) -> Cost:
         min(cost.cpu_seconds for cost in costs),
         max(cost.peak_bytes for cost in costs),
     )
+
+
+def best_in_turn(runs: Mapping[str, Callable[[], Cost]], rounds: int) -> dict[str, Cost]:
+    """Return the best of each over several rounds; in turn, so that what else goes on meets all alike."""
+    costs: dict[str, list[Cost]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            costs[name].append(run())
+    return {name: cheapest(each) for name, each in costs.items()}

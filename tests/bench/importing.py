@@ -7,10 +7,11 @@ import platform
 import subprocess
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from infra import packaging
-from tests.bench.cost import Cost, cheapest
+from tests.bench.cost import Cost, best_in_turn
 from tests.bench.tables import table
 
 ROUNDS = 25
@@ -47,11 +48,8 @@ def _compared(interpreter: str, folder: Path) -> Iterator[str]:
         "the handler of the schedule": HANDLER,
         "…and what its first invocation loads": WHOLE,
     }
-    costs: dict[str, list[Cost]] = {name: [] for name in programs}
-    for _ in range(ROUNDS):
-        for name, imports in programs.items():
-            costs[name].append(_once(interpreter, folder, imports))
-    best = {name: cheapest(each) for name, each in costs.items()}
+    runs = {name: partial(_once, interpreter, folder, each) for name, each in programs.items()}
+    best = best_in_turn(runs, ROUNDS)
     alone = next(iter(best.values()))
     yield from table(
         ["", ">Seconds", ">CPU s", ">Times the libraries", ">of CPU"],

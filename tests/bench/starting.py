@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.bench import running
-from tests.bench.cost import Cost, cheapest
+from tests.bench.cost import Cost, best_in_turn
 from tests.bench.ground import ground, tickets
 from tests.bench.tables import table
 
@@ -36,11 +37,8 @@ def measure(server: str, home: Path) -> Iterator[str]:
             archive,
         ],
     }
-    costs: dict[str, list[Cost]] = {name: [] for name in commands}
-    for _ in range(ROUNDS):
-        for name, command in commands.items():
-            costs[name].append(running.run(*command).cost)
-    best = {name: cheapest(each) for name, each in costs.items()}
+    runs = {name: partial(_once, command) for name, command in commands.items()}
+    best = best_in_turn(runs, ROUNDS)
     nothing = next(iter(best.values()))
     yield f"Best of {ROUNDS} rounds in turn."
     yield from table(
@@ -56,3 +54,7 @@ def measure(server: str, home: Path) -> Iterator[str]:
             for name, cost in best.items()
         ],
     )
+
+
+def _once(command: list[str | Path]) -> Cost:
+    return running.run(*command).cost

@@ -5,12 +5,28 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
 
 from shared.db import embedded
+from shared.db.migrate import migrate
 from tests.conftest import TEST_PG_BIN
 from tests.worlds import one
+
+TEMPLATE = "template_of_ours"
+
+
+@contextmanager
+def running(home: Path) -> Iterator[Cluster]:
+    """Start a server below ``home`` and stop it in the end, whatever was done to it."""
+    try:
+        yield Cluster(home)
+    finally:
+        embedded.stop(home)
 
 
 class Cluster:
@@ -24,6 +40,13 @@ class Cluster:
         """Start it if it does not run; it recovers first, from what is on the disk."""
         binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else None
         return embedded.start(self.home, durable=True, binaries=binaries)
+
+    def template(self) -> str:
+        """Make a migrated database to be copied, and return its name."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0".encode())
+        migrate(urlunsplit(urlsplit(self.dsn)._replace(path=f"/{TEMPLATE}")))
+        return TEMPLATE
 
     def kill(self) -> None:
         """End every process of it at once, as the kernel or a power cut would."""

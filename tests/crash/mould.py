@@ -100,7 +100,7 @@ THOROUGH = "archive"
 def mould(name: str, server: str, template: str, place: Path) -> Iterator[Mould]:
     """Make a world to copy, and run one copy to its end to see what an undisturbed run comes to."""
     operation, make = WORLDS[name]
-    with _database(server, template) as dsn:
+    with copy_of(server, template) as dsn:
         root = place / "volume"
         root.mkdir(mode=0o700)
         made = make(dsn, root)
@@ -117,7 +117,7 @@ def mould(name: str, server: str, template: str, place: Path) -> Iterator[Mould]
 def cast(made: Mould, server: str) -> Iterator[Scene]:
     """Copy a world; its volume is a copy, so the database is told the inodes of this one."""
     with (
-        _database(server, made.database) as dsn,
+        copy_of(server, made.database) as dsn,
         tempfile.TemporaryDirectory(prefix="tallystick-crash-") as place,
     ):
         root = Path(place) / "volume"
@@ -155,7 +155,8 @@ def found_by_units(here: Stage, operation: str) -> list[Any]:
 
 
 @contextmanager
-def _database(server: str, template: str) -> Iterator[str]:
+def copy_of(server: str, template: str) -> Iterator[str]:
+    """Copy a database for as long as the block lasts, and return its URL."""
     name = f"tallystick_crash_{os.getpid()}_{next(numbers)}"
     _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:

@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from shared.db import embedded
-from shared.db.migrate import migrate
 from tests.crash import record
-from tests.crash.cluster import Cluster
+from tests.crash.cluster import Cluster, running
 from tests.crash.cutting import Point, points, through, told, units, untrue
 from tests.crash.trial import Ground, ground, recover, sessions_end
 from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
@@ -27,20 +24,16 @@ SOME = 5
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="tallystick-") as name:
-        yield Cluster(Path(name))
-        embedded.stop(Path(name))
+    with tempfile.TemporaryDirectory(prefix="tallystick-") as name, running(Path(name)) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     """The world of an archive in a database of that server."""
-    with psycopg.connect(cluster.dsn, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE template_of_ours TEMPLATE template0")
-    migrate(cluster.dsn.replace("/postgres?", "/template_of_ours?"))
     with ExitStack() as stack:
         place = tmp_path_factory.mktemp("mould")
-        yield stack.enter_context(ground(WORLD, cluster.dsn, "template_of_ours", place))
+        yield stack.enter_context(ground(WORLD, cluster.dsn, cluster.template(), place))
 
 
 def cuts(found: list[Point]) -> list[Cut]:

@@ -265,12 +265,40 @@ def test_every_function_has_a_role_of_its_own_with_what_it_needs() -> None:
         assert function["Role"] == {"Fn::GetAtt": [f"{name}Role", "Arn"]}
         assert policies(f"{name}Role") == {"NetworkPolicy", "VolumePolicy", "FailurePolicy"}
         (own,) = roles[f"{name}Role"]["Policies"]
-        assert statements(own["PolicyDocument"]) == [
+        log, *others = statements(own["PolicyDocument"])
+        assert log == {
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+            "Resource": {"Fn::GetAtt": [f"{name}Log", "Arn"]},
+        }
+        assert bool(others) == (name in TICKING)
+
+
+def test_a_tick_may_ask_for_another_of_its_own_where_that_is_wanted_and_no_function_for_more() -> (
+    None
+):
+    assert environment()["TALLYSTICK_FOLLOW_UP_TICKS"] == ref("FollowUpTicks")
+    parameter = template.template()["Parameters"]["FollowUpTicks"]
+    low, high = Settings.model_fields["follow_up_ticks"].metadata
+    # None by default: in a VPC there is no way to the API unless one is made.
+    assert parameter["Default"] == parameter["MinValue"] == low.ge
+    assert parameter["MaxValue"] == high.le
+    for name in TICKING:
+        (own,) = resources("AWS::IAM::Role")[f"{name}Role"]["Policies"]
+        _, asking = own["PolicyDocument"]["Statement"]
+        named = functions()[name]["FunctionName"]["Fn::Sub"]
+        alias = resources("AWS::Lambda::Alias")[f"{name}Alias"]["Name"]
+        assert asking["Fn::If"] == [
+            "FollowsUp",
             {
                 "Effect": "Allow",
-                "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-                "Resource": {"Fn::GetAtt": [f"{name}Log", "Arn"]},
-            }
+                "Action": "lambda:InvokeFunction",
+                "Resource": {
+                    "Fn::Sub": "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}"
+                    f":function:{named}:{alias}"
+                },
+            },
+            template.NOTHING,
         ]
 
 

@@ -143,6 +143,7 @@ def test_thawed_in_mid_batch_after_its_lease_it_records_nothing_and_the_chain_st
     assert shell("archive", "verify", "--all").code == 0
 
 
+@pytest.mark.system
 @pytest.mark.timeout(300)
 def test_a_thousand_warm_ticks_leave_nothing_behind(archive: Platform, database: str) -> None:
     for _ in range(WARM_TICKS // 5):

@@ -83,6 +83,7 @@ def target(request: pytest.FixtureRequest) -> packaging.Target:
     return made
 
 
+@pytest.mark.system
 def test_two_builds_are_the_same_bytes(workshop: Workshop) -> None:
     first, second = workshop.package("local"), workshop.package("local", times=2)
     assert first != second

@@ -11,10 +11,11 @@ from handlers import invocation, log, observing
 
 @contextmanager
 def process() -> Iterator[None]:
-    """Leave nothing behind that a process begins with: a node, and where log lines go."""
+    """Leave nothing behind that a process begins with: settings, a node, and where log lines go."""
     ours = logging.getLogger(log.SERVICE)
-    invocation.node.cache_clear()
+    _forget()
     yield
+    _forget()
     observing._logger.cache_clear()
     ours.propagate = True
     ours.setLevel(logging.NOTSET)
@@ -24,3 +25,8 @@ def process() -> Iterator[None]:
         for each in handler.filters[:]:
             handler.removeFilter(each)
     ours.__dict__.pop("init", None)
+
+
+def _forget() -> None:
+    invocation.configured.cache_clear()
+    invocation.node.cache_clear()

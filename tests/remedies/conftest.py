@@ -23,7 +23,7 @@ How to add a page and its remedies:
    the ``yield`` and what follows, the blocks are taken from the page and run with those variables; settings
    they export are in force afterwards. The harness checks that the code was shown before the ``yield`` (by
    ``scene.ask``; for other processes call ``scene.see`` with their JSON), and that every block of every page
-   is run by some scenario. ``system=True`` is for what needs tools beyond Python, make and Postgres's own.
+   is run by some scenario. All of it runs by ``make test-system``.
 3. Write the index anew: ``UPDATE_GOLDEN=1 pytest tests/remedies/test_pages.py``.
 
 ``scene.py`` has the stage: ``deploy``, ``in_mid_job``, ``time_passes``, ``finishes``, ``role``, ``editor``.

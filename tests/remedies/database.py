@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psycopg
 
-from handlers import archive, invocation
+from handlers import archive
 from shared.db import embedded
 from shared.db.migrate import migrations
 from shared.errors import Code, Refused
+from tests.operations import afresh
 from tests.operations.stage import GATE, GATED, blocked, wait_for
 from tests.postgres.proxy import between
 from tests.remedies.scene import Scene, Variables, remedy
@@ -122,23 +123,23 @@ class Context:
 @remedy(Code.TOO_LITTLE_TIME, 1)
 def an_invocation_has_ten_seconds(scene: Scene) -> Iterator[Variables]:
     job = scene.in_mid_job()
-    invocation.node.cache_clear()
-    scene.see(archive.handler({}, Context(10)))
-    assert scene.job(job)["batches"] == 1
-    yield {}
-    assert scene.job(job)["batches"] == 2
-    assert archive.handler({}, Context(60))["outcome"] == "finished"
+    with afresh.process():
+        scene.see(archive.handler({}, Context(10)))
+        assert scene.job(job)["batches"] == 1
+        yield {}
+        assert scene.job(job)["batches"] == 2
+        assert archive.handler({}, Context(60))["outcome"] == "finished"
 
 
 @remedy(Code.DATABASE_URL_MISSING, 1)
 def a_handler_has_no_url(scene: Scene) -> Iterator[Variables]:
     scene.deploy()
     scene.setenv(DATABASE_URL=None)
-    invocation.node.cache_clear()
-    try:
-        archive.handler({}, Context(60))
-    except Refused as refused:
-        scene.seen.add(refused.code)
+    with afresh.process():
+        try:
+            archive.handler({}, Context(60))
+        except Refused as refused:
+            scene.seen.add(refused.code)
     yield {"DATABASE": scene.database}
     assert archive.handler({}, Context(60))["outcome"] == "progressed"
 
@@ -191,7 +192,7 @@ def a_setting_keeps_the_server_from_starting(scene: Scene) -> Iterator[Variables
         embedded.stop(home)
 
 
-@remedy(Code.EMBEDDED_BLOCKED, 1, system=True)
+@remedy(Code.EMBEDDED_BLOCKED, 1)
 def root_may_make_no_namespace(scene: Scene) -> Iterator[Variables]:
     """In a namespace of its own, where the limit for those below it is zero."""
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces; exec tallystick jobs list --json"

@@ -63,7 +63,7 @@ def rows_are_read_from_a_standby(scene: Scene) -> Iterator[Variables]:
         assert "SOURCE_STANDBY" not in findings(scene)
 
 
-@remedy(Code.VOLUME_MOUNT, 1, system=True)
+@remedy(Code.VOLUME_MOUNT, 1)
 def the_volume_is_kept_in_memory(scene: Scene) -> Iterator[Variables]:
     memory = scene.directory / "memory"
     memory.mkdir()

@@ -46,7 +46,7 @@ def the_directory_is_open_to_others(scene: Scene) -> Iterator[Variables]:
     scene.ask("archive", "verify", str(there), "--require-final", code=0)
 
 
-@remedy(Code.EXPORT_STOPPED, 1, system=True)
+@remedy(Code.EXPORT_STOPPED, 1)
 def the_disk_of_the_export_is_full(scene: Scene) -> Iterator[Variables]:
     scene.deploy()
     scene.sql(BULKY)

@@ -54,7 +54,7 @@ def prometheus_client_is_not_installed(scene: Scene) -> Iterator[Variables]:
     assert "tallystick_" in metrics_of(programs / "tallystick", port)
 
 
-@remedy(Code.METRICS_NOT_SERVED, 1, system=True)
+@remedy(Code.METRICS_NOT_SERVED, 1)
 def somebody_else_listens_there(scene: Scene) -> Iterator[Variables]:
     scene.deploy()
     with closing(socket.create_server(("127.0.0.1", 0))) as other:

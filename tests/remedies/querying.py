@@ -112,7 +112,7 @@ def too_much_for(scene: Scene, disk: Path) -> dict[str, str]:
     return {"ARCHIVE": archive, "QUERY": COUNT, "TMPDIR": str(disk)}
 
 
-@remedy(Code.TEMPORARY_UNUSABLE, 1, system=True)
+@remedy(Code.TEMPORARY_UNUSABLE, 1)
 def another_disk_has_room(scene: Scene) -> Iterator[Variables]:
     roomy = scene.directory / "roomy"
     roomy.mkdir()
@@ -120,7 +120,7 @@ def another_disk_has_room(scene: Scene) -> Iterator[Variables]:
         yield {**too_much_for(scene, disk), "ROOMY": str(roomy)}
 
 
-@remedy(Code.TEMPORARY_UNUSABLE, 2, system=True)
+@remedy(Code.TEMPORARY_UNUSABLE, 2)
 def room_is_made_on_the_disk(scene: Scene) -> Iterator[Variables]:
     with small_disk(scene.directory / "disk") as (disk, films):
         yield {**too_much_for(scene, disk), "DISPENSABLE": str(films)}

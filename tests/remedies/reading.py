@@ -104,7 +104,7 @@ def the_rows_are_still_in_the_source(scene: Scene) -> Iterator[Variables]:
     assert scene.shell("archive", "cat", again["id"], "--table", "app.line").code == 0
 
 
-@remedy(Code.ARCHIVE_BROKEN, 4, system=True)
+@remedy(Code.ARCHIVE_BROKEN, 4)
 def only_this_archive_has_the_rows(scene: Scene) -> Iterator[Variables]:
     job = scene.archived()
     spoilt(scene, job)

@@ -48,7 +48,6 @@ class Scenario:
     code: Code | Standing
     blocks: tuple[int, ...]
     play: Play
-    system: bool
 
     @property
     def name(self) -> str:
@@ -58,11 +57,11 @@ class Scenario:
 SCENARIOS: list[Scenario] = []
 
 
-def remedy(code: Code | Standing, *blocks: int, system: bool = False) -> Callable[[Play], Play]:
+def remedy(code: Code | Standing, *blocks: int) -> Callable[[Play], Play]:
     """Register a generator: trouble before its ``yield`` of variables, the check that it is gone after it."""
 
     def registered(play: Play) -> Play:
-        SCENARIOS.append(Scenario(code, blocks, play, system))
+        SCENARIOS.append(Scenario(code, blocks, play))
         return play
 
     return registered

@@ -51,7 +51,7 @@ def another_process_is_at_work(scene: Scene) -> Iterator[Variables]:
     assert scene.job(job)["batches"] == 2
 
 
-@remedy(Code.STORAGE_BUSY, 2, system=True)
+@remedy(Code.STORAGE_BUSY, 2)
 def the_holder_of_the_lock_hangs(scene: Scene) -> Iterator[Variables]:
     job = scene.in_mid_job()
     with held(scene.root) as holder:
@@ -98,7 +98,7 @@ def small_disk(disk: Path) -> Iterator[tuple[Path, Path]]:
         subprocess.run(["umount", disk], check=True)
 
 
-@remedy(Code.STORAGE_LIMIT, 3, system=True)
+@remedy(Code.STORAGE_LIMIT, 3)
 def the_disk_is_full(scene: Scene) -> Iterator[Variables]:
     with small_disk(scene.directory / "disk") as (disk, films):
         (disk / "volume").mkdir(mode=0o700)
@@ -172,7 +172,7 @@ def a_file_was_altered_and_there_is_no_copy(scene: Scene) -> Iterator[Variables]
     assert scene.finishes()["roots"] == 45
 
 
-@remedy(Code.STORAGE_UNAVAILABLE, 1, system=True)
+@remedy(Code.STORAGE_UNAVAILABLE, 1)
 def the_volume_is_not_mounted(scene: Scene) -> Iterator[Variables]:
     job = scene.in_mid_job()
     device = scene.root.rename(scene.directory / "device")

@@ -25,12 +25,9 @@ def blocks(code: str) -> list[str]:
     return BLOCK.findall(pages.page(code).text)
 
 
-def _case(scenario: Scenario) -> object:
-    marks = (pytest.mark.system,) if scenario.system else ()
-    return pytest.param(scenario, marks=marks, id=scenario.name)
-
-
-@pytest.mark.parametrize("scenario", [_case(scenario) for scenario in SCENARIOS])
+# A few hundred deployments, some seconds each: too many for whoever has just cloned this.
+@pytest.mark.system
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_remedy_of_a_page_works(scenario: Scenario, scene: Scene) -> None:
     found = blocks(scenario.code)
     with contextmanager(scenario.play)(scene) as variables:

@@ -17,29 +17,27 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
-
-from shared.db import embedded
-from shared.db.migrate import migrate
 from shared.errors import Code
 from shared.jobs.rules import ALLOWED, Action
-from tests.crash.cluster import Cluster
+from tests.crash.cluster import Cluster, running
+from tests.crash.mould import copy_of
 from tests.soak.chaos import Round, Step, What, chosen
 from tests.soak.ticker import RAISED, Ticker, started
 from tests.soak.world import Disk, World, small_disk, world
+from tests.worlds import one
 
 TICKERS = 6
 # A round goes on for so long, unless everything was archived before.
 ROUND_SECONDS = 20.0
 LOOK_EVERY_STEPS = 20
-TEMPLATE = "template_of_ours"
+TAKEOVERS = (
+    "SELECT count(*) FROM tallystick.recovery_event WHERE type = 'job-reclaimed-after-restart'"
+)
 # What a tick may say of a full disk, a database that is gone, a claim that another has taken. Never that a
 # batch, a chain or a source is not what it should be.
 EXPECTED = {
@@ -156,9 +154,10 @@ def main() -> int:
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tallystick-soak-")))
         disk = stack.enter_context(small_disk(place))
-        cluster = stack.enter_context(_cluster(place))
+        cluster = stack.enter_context(running(place))
+        template = cluster.template()
         for number in count(1) if asked.round is None else [asked.round]:
-            happens, faults = _round(Round(seed, number), cluster, disk, place)
+            happens, faults = _round(Round(seed, number), cluster, template, disk, place)
             happened += happens
             _say(f"round {number}: {_listed(happens)}; {len(faults)} faults")
             if faults:
@@ -172,33 +171,31 @@ def main() -> int:
 
 
 def _round(
-    drawn: Round, cluster: Cluster, disk: Disk, place: Path
+    drawn: Round, cluster: Cluster, template: str, disk: Disk, place: Path
 ) -> tuple[Counter[str], list[str]]:
     """Go through one round and return what happened in it and what is wrong after it."""
     told = place / f"told-{drawn.number}"
     told.touch()
     roots = [place / "volume", disk.mount / "volume"]
-    name = f"round_{drawn.number}"
-    _execute(cluster.dsn, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")
-    made = world(_at(cluster.dsn, name), roots)
-    turmoil = Turmoil(drawn, made, cluster, disk, told)
-    try:
-        for _ in range(TICKERS):
-            turmoil.start()
-        _go_through(turmoil)
-    finally:
-        turmoil.over()
-    made.recover()
-    faults = made.faults(abandoned=drawn.abandons) + _unexpected(told)
-    happened = turmoil.happened
-    happened["rounds"] = 1
-    happened["ticks"] = len(told.read_text().splitlines())
-    happened["units"] = sum(job.batches for job in made.jobs())
-    happened["takeovers"] = _takeovers(made)
-    if not faults:
-        _execute(cluster.dsn, f"DROP DATABASE {name} WITH (FORCE)")
-        for root in roots:
-            shutil.rmtree(root)
+    with copy_of(cluster.dsn, template) as dsn:
+        made = world(dsn, roots)
+        turmoil = Turmoil(drawn, made, cluster, disk, told)
+        try:
+            for _ in range(TICKERS):
+                turmoil.start()
+            _go_through(turmoil)
+        finally:
+            turmoil.over()
+        made.recover()
+        faults = made.faults(abandoned=drawn.abandons) + _unexpected(told)
+        happened = turmoil.happened + Counter(
+            rounds=1,
+            ticks=len(told.read_text().splitlines()),
+            units=sum(job.batches for job in made.jobs()),
+            takeovers=one(dsn, TAKEOVERS),
+        )
+    for root in roots:
+        shutil.rmtree(root)
     return happened, faults
 
 
@@ -224,35 +221,6 @@ def _unexpected(told: Path) -> list[str]:
             if ending == RAISED or code not in EXPECTED
         }
     )
-
-
-def _takeovers(made: World) -> int:
-    text = (
-        "SELECT count(*) FROM tallystick.recovery_event WHERE type = 'job-reclaimed-after-restart'"
-    )
-    with psycopg.connect(made.first.control) as connection:
-        (found,) = connection.execute(text).fetchone() or (0,)
-    return int(found)
-
-
-@contextmanager
-def _cluster(place: Path) -> Iterator[Cluster]:
-    cluster = Cluster(place)
-    _execute(cluster.dsn, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
-    migrate(_at(cluster.dsn, TEMPLATE))
-    try:
-        yield cluster
-    finally:
-        embedded.stop(place)
-
-
-def _at(server: str, database: str) -> str:
-    return urlunsplit(urlsplit(server)._replace(path=f"/{database}"))
-
-
-def _execute(server: str, statement: str) -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def _asked() -> argparse.Namespace:

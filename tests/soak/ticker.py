@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import signal
-import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +74,6 @@ def _tick_on(node: Node, told: Path, *, lied_to: bool) -> None:
         with told.open("ab", buffering=0) as file:
             file.write(_line([RAISED, traceback.format_exc()]))
     finally:
-        sys.stdout.flush()
         os._exit(1)
 
 
