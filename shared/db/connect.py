@@ -141,11 +141,12 @@ class Database:
         params: Mapping[str, object],
         *,
         repeatable: bool = False,
-        settings: Sequence[str] = (),
+        first: Sequence[str] = (),
     ) -> list[Row]:
         """Run one statement as one transaction in one round trip and return its rows.
 
-        ``settings`` are SET LOCAL statements that hold for this transaction.
+        ``first`` are statements of the same transaction that come before it, with the same parameters:
+        settings that hold for it, locks that it waits for and then looks anew.
         ``repeatable`` says that running the statement twice is the same as once, so a lost
         connection is answered by running it again. Raises ``Passing`` when the database cannot be
         reached or stays contended, ``Uncertain`` when the answer to a statement that is not
@@ -157,7 +158,7 @@ class Database:
             if connection is None:
                 continue
             try:
-                return _one_round_trip(connection, (*LIMITS, *settings), statement, params)
+                return _one_round_trip(connection, (*LIMITS, *first), statement, params)
             except psycopg.Error as error:
                 lost = was_lost(error)
                 if lost:
@@ -244,7 +245,7 @@ def refuse(error: psycopg.Error) -> None:
 
 def _one_round_trip(
     connection: psycopg.Connection[Row],
-    settings: Sequence[str],
+    first: Sequence[str],
     statement: str,
     params: Mapping[str, object],
 ) -> list[Row]:
@@ -255,10 +256,10 @@ def _one_round_trip(
     runs between two messages of a pipeline. Parameters become literals here, since only a message
     without parameters may hold several statements.
     """
-    message = ";\n".join((BEGIN, *settings, statement, "COMMIT"))
+    message = ";\n".join((BEGIN, *first, statement, "COMMIT"))
     with psycopg.ClientCursor(connection, row_factory=dict_row) as cursor:
         cursor.execute(message.encode(), params)
-        for _ in (BEGIN, *settings):
+        for _ in (BEGIN, *first):
             cursor.nextset()
         return cursor.fetchall() if cursor.description else []
 

@@ -15,7 +15,7 @@ from shared.jobs import rules
 from shared.jobs.model import Claim, Event, Job, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from shared.db.connect import Database, Row
     from shared.jobs.model import Fence, Json, Progress
@@ -140,7 +140,13 @@ def settle(control: Database, claim: Claim, progress: Progress) -> Job:
         "reclaimed": claim.reclaimed,
     }
     return _given_back(
-        control, claim, "settle", params, progress.seq, partial(_unit_is_ours, progress=progress)
+        control,
+        claim,
+        "settle",
+        params,
+        progress.seq,
+        partial(_unit_is_ours, progress=progress),
+        first=(_sql("lock_account"),),
     )
 
 
@@ -215,11 +221,12 @@ def _given_back(
     params: Mapping[str, Any],
     seq: int,
     is_done: Callable[[Row, Claim], bool],
+    first: Sequence[str] = (),
 ) -> Job:
     """Run a statement that ends a claim, and find out what became of it when it does not say."""
     for _ in range(LOOK_BACKS + 1):
         try:
-            if rows := control.transact(_sql(name), params):
+            if rows := control.transact(_sql(name), params, first=first):
                 return Job.from_row(rows[0])
         except Uncertain:
             pass

@@ -125,7 +125,7 @@ def remove(work: Work, errand: Errand) -> dict[str, int]:
                     continue
                 text = removal.removal(today, counted=index == 0)
                 params = fence | owner | today.params(rows)
-                (answer,) = work.control.transact(text, params, repeatable=True, settings=SETTINGS)
+                (answer,) = work.control.transact(text, params, repeatable=True, first=SETTINGS)
                 if not answer["held"]:
                     raise Stale(Code.CLAIM_LOST, job=str(errand.claim.job.id))
                 removed[table.label] += answer["removed"]
@@ -149,7 +149,7 @@ def look(work: Work, errand: Errand, removed: dict[str, int]) -> Found:
                 if today is not None:
                     params = today.params(piece)
                     answers = work.control.transact(
-                        removal.remainder(today), params, repeatable=True, settings=SETTINGS
+                        removal.remainder(today), params, repeatable=True, first=SETTINGS
                     )
                     found.update({answer["reason"]: answer["rows"] for answer in answers})
             if found[LEFT]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from shared.jobs import rules, store
 from shared.jobs.model import Claim, Event, LedgerEntry, State
 from shared.plans.schedule import schedule
 from tests import worlds
+from tests.operations.stage import GATE, GATED, blocked, wait_for
 from tests.postgres.proxy import between
 from tests.worlds import (
     a_claim,
@@ -348,6 +350,30 @@ def test_the_volume_moves_by_the_difference_a_settle_makes(
         assert one(database, used) == total + 33
     ledger = rows(database, "SELECT directory, bytes FROM tallystick.ledger ORDER BY directory")
     assert [tuple(row.values()) for row in ledger] == [("", 33), ("one", 90)]
+
+
+def test_the_sum_of_a_volume_is_kept_by_settles_that_meet_without_its_lock(
+    database: str, control: Database, storage_id: str
+) -> None:
+    """Of an archive and of a scan that has just measured the same directory."""
+    for _ in range(2):
+        a_job(control, storage_id=storage_id)
+    claims = [a_claim(control, storage_id) for _ in range(2)]
+
+    def settle(claim: Claim, total: int) -> None:
+        with closing(worlds.control(database)) as own:
+            store.settle(own, claim, a_progress(claim, ledger=(LedgerEntry("one", total),)))
+
+    rows(database, GATED)
+    with ThreadPoolExecutor() as pool:
+        with psycopg.connect(database, autocommit=True) as holder:
+            holder.execute(f"SELECT pg_advisory_lock({GATE})".encode())
+            ended = [pool.submit(settle, *each) for each in zip(claims, (100, 70), strict=True)]
+            wait_for(lambda: len(blocked(database)) == 2)
+        for each in ended:
+            each.result()
+    kept = "SELECT used_bytes = (SELECT sum(bytes) FROM tallystick.ledger) FROM tallystick.volume"
+    assert one(database, kept)
 
 
 def test_a_settle_gives_back_what_was_reserved(control: Database, storage_id: str) -> None:
