@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from shared.archive import kinds as kinds_file
 from shared.archive.examine import Finding, examine, tables_of
 from shared.archive.opening import fitted
-from shared.archive.page import Page, batch
+from shared.archive.page import Page, batch, cursor_of, root_query
+from shared.archive.page import copied as lines_of
 from shared.archive.shape import Opening, Shape
 from shared.archive.source import snapshot
 from shared.chain.batch import Header
@@ -19,6 +21,7 @@ from shared.clock import Deadline
 from shared.db.connect import Row, connect
 
 CUTOFF = "2021-01-01 00:00:00+00"
+PAGES_MAX = 50
 
 
 def execute(dsn: str, *statements: str) -> None:
@@ -87,3 +90,30 @@ def copied(dsn: str, select: str, settings: Sequence[str]) -> list[bytes]:
             connection.execute(f"SET {setting}".encode())
         with connection.cursor().copy(f"COPY ({select}) TO STDOUT".encode()) as copy:
             return b"".join(bytes(piece) for piece in copy).split(b"\n")[:-1]
+
+
+def paged(
+    dsn: str,
+    opening: Opening,
+    size: int,
+    *,
+    change: Callable[[str], str] = str,
+    between: Callable[[], object] = lambda: None,
+) -> list[bytes]:
+    """Read the roots of a window page by page, and return their lines.
+
+    ``change`` takes a rule out of the query of a page, ``between`` happens after the first one.
+    """
+    found: list[bytes] = []
+    after = opening.after
+    with connect(dsn) as connection:
+        for number in range(PAGES_MAX):
+            text = change(root_query(opening, after, size).as_string(connection))
+            page = list(lines_of(connection, sql.Composed([sql.SQL(text)])))  # type: ignore[arg-type]
+            found += [line.removesuffix(b"\n") for line in page]
+            if len(page) < size:
+                break
+            after = cursor_of(opening.shape, page[-1])
+            if number == 0:
+                between()
+    return found
