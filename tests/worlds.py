@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 from psycopg import sql
@@ -188,6 +191,23 @@ def altered(statement: str, rule: str, instead: str = "") -> str:
     """Return a statement of the product with one of its rules taken away, to show what the rule is for."""
     assert rule in statement
     return statement.replace(rule, instead)
+
+
+@contextmanager
+def without(module: ModuleType, name: str, rule: str, instead: str = "") -> Iterator[None]:
+    """Let a module send one of its statements with a rule taken away, until the end of the block."""
+    product, sent = module.statement, []
+
+    def statement(package: str, wanted: str) -> str:
+        text: str = product(package, wanted)
+        if wanted != name:
+            return text
+        sent.append(wanted)
+        return altered(text, rule, instead)
+
+    with mock.patch.object(module, "statement", statement):
+        yield
+    assert sent, f"{name} was not sent: nothing was shown"
 
 
 def known(kinds: Iterable[NamedKind]) -> tuple[KnownKind, ...]:

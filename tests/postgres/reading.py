@@ -109,7 +109,7 @@ def paged(
     with connect(dsn) as connection:
         for number in range(PAGES_MAX):
             text = change(root_query(opening, after, size).as_string(connection))
-            page = list(lines_of(connection, sql.Composed([sql.SQL(text)])))  # type: ignore[arg-type]
+            page = list(lines_of(connection, sql.Composed([sql.SQL(text)])))
             found += [line.removesuffix(b"\n") for line in page]
             if len(page) < size:
                 break

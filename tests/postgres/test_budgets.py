@@ -24,6 +24,7 @@ from tests.worlds import (
     a_storage_id,
     expire_lease,
     one,
+    without,
 )
 
 JOB_MAX = 2 * 1024**2
@@ -153,3 +154,18 @@ def test_the_account_of_a_volume_is_what_it_holds_and_what_is_set_aside(
     reserved(control, a_claim(control, storage_id), 70)
     (row,) = ledger.listed(control, storage_id)
     assert (row["used_bytes"], row["reserved"]) == (500, 70)
+
+
+def test_what_others_set_aside_is_spent_twice_if_it_does_not_count(
+    control: Database, storage_id: str, claim: Claim
+) -> None:
+    """Each of two holders may have named its file and died before it was recorded."""
+    a_job(control, storage_id=storage_id)
+    other = a_claim(control, storage_id)
+    text = store._sql("reserve")
+    others = text[text.index(" + coalesce((") : text.index(" AS used\n")]
+    assert reserved(control, other, 600, 1000)
+    assert not reserved(control, claim, 600, 1000)
+    with without(store, "reserve", others):
+        assert reserved(control, claim, 600, 1000)
+    assert sum(store.get(control, each.job.id).reserved for each in (claim, other)) > 1000

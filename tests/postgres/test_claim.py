@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -18,6 +19,7 @@ from shared.errors import Code, Uncertain
 from shared.jobs import rules, store
 from shared.jobs.model import Claim, Job, State
 from tests import worlds
+from tests.conftest import _database
 from tests.postgres.proxy import between
 from tests.worlds import (
     a_claim,
@@ -30,6 +32,7 @@ from tests.worlds import (
     one,
     rows,
     search,
+    without,
 )
 
 CLAIMER = """
@@ -326,3 +329,77 @@ def test_claiming_with_in_and_a_locking_subquery_takes_many_jobs_at_once(
 
     assert taken(careless) > 1
     assert taken(store._sql("claim")) == 1
+
+
+def test_without_a_lock_on_what_was_found_two_sessions_claim_one_job(
+    database: str, control: Database
+) -> None:
+    a_job(control)
+    unlocked = altered(store._sql("claim"), "    FOR UPDATE SKIP LOCKED\n")
+    owners = (UUID(int=1), UUID(int=2))
+
+    def claimed(statement: str) -> list[object]:
+        """Claim in two sessions, the second while the first has not committed yet."""
+        with connect(database) as first, closing(connect(database)) as second:
+            first.execute("BEGIN")
+            found = first.execute(statement.encode(), claim_params(owner=owners[0])).fetchall()
+            with ThreadPoolExecutor() as pool:
+                later = pool.submit(
+                    second.execute, statement.encode(), claim_params(owner=owners[1])
+                )
+                ends = time.monotonic() + 1
+                while not later.done() and time.monotonic() < ends:
+                    time.sleep(0.01)
+                first.execute("COMMIT")
+                found += later.result().fetchall()
+        return [row["owner"] for row in found]
+
+    assert claimed(unlocked) == list(owners)
+    control.transact(
+        "UPDATE tallystick.job SET state = 'PENDING', owner = NULL, due_at = now()", {}
+    )
+    assert claimed(store._sql("claim")) == [owners[0]]
+
+
+def test_a_claim_whose_answer_was_lost_would_keep_its_job_for_a_whole_lease_unless_looked_up(
+    database: str, control: Database
+) -> None:
+    a_job(control)
+    with between(database) as proxy, closing(worlds.control(proxy.dsn)) as far:
+        far.transact("SELECT 1 AS connected", {})
+        proxy.lose_commits = 1
+        with pytest.raises(Uncertain):
+            far.transact(store._sql("claim"), claim_params())
+    assert one(database, "SELECT state FROM tallystick.job") == "RUNNING"
+    assert store.claim(control, search()) is None
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_without_a_bound_a_clock_that_jumped_parks_a_job_for_ever(
+    control: Database, state: str
+) -> None:
+    job = a_job(control)
+    far = "statement_timestamp() + interval '90 years'"
+    owner = "NULL" if state == "PENDING" else "gen_random_uuid()"
+    change_job(
+        control, job, f"state = '{state}', owner = {owner}, due_at = {far}, lease_until = {far}"
+    )
+    branch = "    UNION ALL\n    SELECT id, state = 'RUNNING' AS expired FROM far\n"
+    with without(store, "claim", branch):
+        assert store.claim(control, search()) is None
+    assert a_claim(control).job.id == job
+
+
+def test_ids_of_a_sequence_are_given_out_again_by_a_restored_database(
+    server_dsn: str, database: str
+) -> None:
+    """Two jobs of one id would write into one directory of the volume."""
+    rows(database, "CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY, said text)")
+    numbered = "INSERT INTO numbered (said) VALUES ('x') RETURNING id"
+    with _database(server_dsn, "restored", template=urlsplit(database).path[1:]) as restored:
+        assert one(database, numbered) == one(restored, numbered)
+        ids = []
+        for dsn in (database, restored):
+            with closing(worlds.control(dsn)) as control:
+                ids.append(a_job(control))
+    assert ids[0] != ids[1]

@@ -25,6 +25,7 @@ from tests.worlds import (
     one,
     rows,
     search,
+    without,
 )
 
 AUDIT = "SELECT * FROM tallystick.audit_entry WHERE subject = 'job' ORDER BY occurred_at"
@@ -299,3 +300,64 @@ def test_a_zombie_of_a_job_paused_as_overdue_writes_nothing(
     assert store.pause_overdue(control, storage_id, {}) == [job_id]
     with pytest.raises(Stale):
         store.settle(control, holder, a_progress(holder))
+
+
+def test_an_action_that_leaves_the_generation_lets_a_holder_believe_that_it_had_given_back(
+    control: Database,
+) -> None:
+    """A set back whose answer was lost is known by the generation at which the job was given back."""
+    job_id = a_job(control)
+    holder = a_claim(control)
+    setback = rules.setback(holder.job, Passing(Code.EXPORT_FAILED))
+
+    def pause_and_resume() -> None:
+        for action in (Action.PAUSE, Action.RESUME):
+            steer.act(control, job_id, action, SIGNED)
+
+    with without(steer, "act", "generation  = generation + 1,"):
+        pause_and_resume()
+    assert store.set_back(control, holder, setback).failures == 0
+    pause_and_resume()
+    with pytest.raises(Stale):
+        store.set_back(control, holder, setback)
+
+
+def test_an_action_that_makes_a_job_due_before_its_lease_ends_lets_two_workers_in(
+    control: Database,
+) -> None:
+    job_id = a_job(control)
+    first = a_claim(control)
+    at_once = ("greatest(clock_timestamp(), lease_until)", "clock_timestamp()")
+    with without(steer, "act", *at_once):
+        for action in (Action.PAUSE, Action.RESUME):
+            steer.act(control, job_id, action, SIGNED)
+    second = a_claim(control)
+    assert second.job.id == job_id
+    assert first.job.lease_until is not None
+    assert second.job.updated_at < first.job.lease_until
+
+
+def test_a_revision_that_ticks_move_keeps_operators_from_acting_at_all(control: Database) -> None:
+    job_id = a_job(control)
+    moves = ("reserved    = 0,", "reserved    = 0, revision = revision + 1,")
+    with without(store, "settle", *moves):
+        claim = a_claim(control)
+        store.settle(control, claim, a_progress(claim))
+    with pytest.raises(Refused) as refused:
+        steer.act(control, job_id, Action.PAUSE, Signature("ann", "wait", revision=1))
+    assert refused.value.code is Code.REVISION_STALE
+
+
+def test_a_failure_that_leaves_the_revision_lets_an_operator_act_on_what_nobody_saw(
+    control: Database,
+) -> None:
+    seen = Signature("ann", "not needed any more", revision=1)
+    rule = "revision    = revision + (%(new_state)s IN ('FAILED', 'PAUSED'))::integer,"
+    job_id = a_job(control)
+    with without(store, "set_back", rule):
+        failed(control, a_claim(control))
+    assert steer.act(control, job_id, Action.ABANDON, seen).state is State.ABANDONED
+    job_id = a_job(control)
+    failed(control, a_claim(control))
+    with pytest.raises(Refused):
+        steer.act(control, job_id, Action.ABANDON, seen)

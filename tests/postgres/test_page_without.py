@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from shared.archive.page import Page, batch, copied, related_query, root_query
 from shared.archive.shape import OrderColumn, Relation, Shape
 from shared.archive.source import BEGIN, reader_name, terminate_older
 from shared.chain.batch import PINS, Header
+from shared.chain.frame import decompressed
 from shared.clock import Deadline
 from shared.db.connect import connect
+from shared.db.statement import statement
 from tests.operations.stage import wait_for
-from tests.postgres import reading
 from tests.postgres.reading import execute, opening_of, paged, rows_of
 from tests.worlds import altered, one, rows
 
@@ -76,7 +76,9 @@ def test_a_key_that_some_unique_index_vouches_for_loses_rows_at_a_seam(
     notes: str, index: str
 ) -> None:
     execute(notes, *DECEPTIVE[index].split(";"))
-    unique = "SELECT bool_or(indisunique) FROM pg_index WHERE indrelid = 'note'::regclass AND NOT indisprimary"
+    unique = (
+        "SELECT indisunique FROM pg_index WHERE indrelid = 'note'::regclass AND NOT indisprimary"
+    )
     assert one(notes, unique)
     opening = opening_of(notes, KIND)
     code = OrderColumn("code", "pg_catalog.text", text=True)
@@ -118,7 +120,7 @@ def test_without_byte_order_a_loose_collation_loses_rows_at_a_seam(database: str
     )
     for word in WORDS:
         rows(database, "INSERT INTO note VALUES (%s, '2020-01-01Z')", word)
-    opening = reading.opening_of(database, KIND + 'key = ["id"]')
+    opening = opening_of(database, KIND + 'key = ["id"]')
     assert ids(paged(database, opening, 1)) == sorted(word.encode() for word in WORDS)
     found = ids(paged(database, opening, 1, change=without(' COLLATE "C"')))
     assert len(found) == len(WORDS) / 2
@@ -241,7 +243,7 @@ def test_without_the_look_at_the_tables_a_new_column_is_left_out_in_silence(note
     with connect(notes) as connection:
         connection.execute(BEGIN.encode())
         page = Page(header, 50, Deadline.after(20))
-        text = b"".join(reading.decompressed([b"".join(batch(connection, opening, page))]))
+        text = b"".join(decompressed([b"".join(batch(connection, opening, page))]))
     (block,) = rows_of(text)
     assert len(block) == 12
     assert b"yes" not in text
@@ -288,8 +290,8 @@ def test_without_its_pin_a_setting_of_the_source_shows_in_what_is_read(
 def a_locale_with_another_currency(dsn: str) -> str:
     found = one(
         dsn,
-        "SELECT collcollate FROM pg_collation WHERE collprovider = 'c' AND collcollate ~ '^(de|en)_..\\.utf-?8$'"
-        " LIMIT 1",
+        "SELECT collcollate FROM pg_collation"
+        " WHERE collprovider = 'c' AND collcollate ~ '^(de|en)_..\\.utf-?8$' LIMIT 1",
     )
     if found is None:
         pytest.skip("this system has no locale of a country")
@@ -299,7 +301,7 @@ def a_locale_with_another_currency(dsn: str) -> str:
 def test_with_an_empty_search_path_a_temporary_type_takes_the_place_of_the_servers(
     notes: str,
 ) -> None:
-    opening = opening_of(notes, KIND + 'where = "id::text::int8 < \'10\'::int8"')
+    opening = opening_of(notes, KIND + "where = \"id::text::int8 < '10'::int8\"")
     assert opening.shape.relations[0].where is not None
 
     def taken(path: str) -> int:
@@ -368,7 +370,9 @@ def test_a_window_up_to_now_loses_what_a_transaction_that_runs_brings_in_later(
         slow.execute("INSERT INTO note VALUES (1)")
         execute(database, "INSERT INTO note VALUES (2)")
         rows(database, "SELECT pg_sleep(0.01)")
-        ends = {name: window_end(database, bounded=name == "bounded") for name in ("bounded", "now")}
+        ends = {
+            name: window_end(database, bounded=name == "bounded") for name in ("bounded", "now")
+        }
         openings = {name: opening_of(database, KIND, end) for name, end in ends.items()}
         first = {name: ids(paged(database, each, 50)) for name, each in openings.items()}
         slow.commit()
@@ -383,8 +387,6 @@ def test_a_window_up_to_now_loses_what_a_transaction_that_runs_brings_in_later(
 
 def window_end(dsn: str, *, bounded: bool) -> str:
     """Return the end of a window that asks for everything up to now."""
-    from shared.db.statement import statement
-
     text = statement("shared.archive", "window")
     if not bounded:
         start = text.index("(SELECT min(xact_start)")

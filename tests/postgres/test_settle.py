@@ -20,7 +20,7 @@ from shared.jobs.model import Claim, Event, LedgerEntry, State
 from shared.plans.schedule import schedule
 from tests import worlds
 from tests.operations.stage import GATE, GATED, blocked, wait_for
-from tests.postgres.proxy import between
+from tests.postgres.proxy import between, drop
 from tests.worlds import (
     a_claim,
     a_job,
@@ -32,6 +32,7 @@ from tests.worlds import (
     make_due,
     one,
     rows,
+    without,
 )
 
 UNITS = "SELECT * FROM tallystick.unit ORDER BY job_id, seq"
@@ -352,10 +353,8 @@ def test_the_volume_moves_by_the_difference_a_settle_makes(
     assert [tuple(row.values()) for row in ledger] == [("", 33), ("one", 90)]
 
 
-def test_the_sum_of_a_volume_is_kept_by_settles_that_meet_without_its_lock(
-    database: str, control: Database, storage_id: str
-) -> None:
-    """Of an archive and of a scan that has just measured the same directory."""
+def sum_is_kept(database: str, control: Database, storage_id: str) -> bool:
+    """Let an archive settle, and a scan that has just measured the same directory, at once."""
     for _ in range(2):
         a_job(control, storage_id=storage_id)
     claims = [a_claim(control, storage_id) for _ in range(2)]
@@ -373,7 +372,13 @@ def test_the_sum_of_a_volume_is_kept_by_settles_that_meet_without_its_lock(
         for each in ended:
             each.result()
     kept = "SELECT used_bytes = (SELECT sum(bytes) FROM tallystick.ledger) FROM tallystick.volume"
-    assert one(database, kept)
+    return bool(one(database, kept))
+
+
+def test_the_sum_of_a_volume_is_kept_by_settles_that_meet_without_its_lock(
+    database: str, control: Database, storage_id: str
+) -> None:
+    assert sum_is_kept(database, control, storage_id)
 
 
 def test_a_settle_gives_back_what_was_reserved(control: Database, storage_id: str) -> None:
@@ -486,3 +491,42 @@ def test_what_the_first_unit_found_is_sent_again_when_it_never_arrived(
         opened = store.open_job(far, claim, {"cutoff": "x"})
     assert opened.job.opening == {"cutoff": "x"}
     assert opened.fence == claim.fence
+
+
+def test_a_single_look_back_takes_a_settle_that_is_still_on_its_way_for_one_that_never_was(
+    database: str, control: Database
+) -> None:
+    """The server notices late that nobody listens, and commits all the same."""
+    a_job(control)
+    rows(database, GATED)
+    with (
+        between(database) as proxy,
+        closing(worlds.control(proxy.dsn)) as far,
+        psycopg.connect(database, autocommit=True) as holder,
+        ThreadPoolExecutor() as pool,
+    ):
+        claim = a_claim(far)
+        progress = a_progress(claim)
+        holder.execute(f"SELECT pg_advisory_lock({GATE})".encode())
+        settling = pool.submit(store.settle, far, claim, progress)
+        wait_for(lambda: len(blocked(database)) == 1)
+        proxy.down = True
+        # The client is cut off while its statement runs; then it comes through again.
+        for each in list(proxy.open):
+            drop(each)
+        proxy.down = False
+        wait_for(lambda: len(blocked(database)) == 2)
+        (seen,) = store._look_back(control, claim, progress.seq)
+        assert not store._unit_is_ours(seen, claim, progress)
+        assert store._still_held(seen, claim)
+        holder.execute(f"SELECT pg_advisory_unlock({GATE})".encode())
+        assert settling.result(30).batches == 1
+    assert len(rows(database, UNITS)) == 1
+
+
+def test_the_sum_of_a_volume_is_lost_by_settles_that_meet_and_do_not_wait_for_each_other(
+    database: str, control: Database, storage_id: str
+) -> None:
+    text = store._sql("lock_account")
+    with without(store, "lock_account", text, "SELECT 1"):
+        assert not sum_is_kept(database, control, storage_id)

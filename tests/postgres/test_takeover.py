@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from shared.db.connect import Database
-from shared.errors import Code, Passing
+from shared.errors import Code, Passing, Uncertain
 from shared.jobs import rules, store
 from shared.jobs.model import Claim, Job, State
 from tests.worlds import (
@@ -19,6 +21,7 @@ from tests.worlds import (
     one,
     rows,
     search,
+    without,
 )
 
 EVENTS = "SELECT * FROM tallystick.recovery_event ORDER BY occurred_at"
@@ -191,3 +194,64 @@ def test_a_long_overdue_job_is_taken_over_like_any_other(control: Database) -> N
     past = "statement_timestamp() - interval '90 days'"
     change_job(control, job, f"due_at = {past}, lease_until = {past}")
     assert a_claim(control).reclaimed
+
+
+def test_a_takeover_recorded_apart_from_its_event_may_go_without_it(
+    database: str, control: Database
+) -> None:
+    job = a_job(control)
+    a_claim(control)
+    expire_lease(control, job)
+    # Its process ends between the two statements.
+    with without(store, "claim", "    WHERE reclaimed\n", "    WHERE false\n"):
+        assert a_claim(control).reclaimed
+    assert rows(database, EVENTS) == []
+
+
+SLOW_SECONDS = 300
+
+
+def takeovers_until_settled(control: Database, job_id: UUID) -> int | None:
+    """Claim and settle a unit that takes longer than a lease; None when the job was given up."""
+    while isinstance(found := store.claim(control, search()), Claim):
+        later = f"interval '{SLOW_SECONDS} s'"
+        change_job(
+            control, job_id, f"due_at = due_at - {later}, lease_until = lease_until - {later}"
+        )
+        try:
+            store.settle(control, found, a_progress(found))
+        except Uncertain:
+            continue
+        return found.job.takeovers
+    return None
+
+
+def test_a_unit_that_is_slow_and_not_dead_gets_done_by_a_longer_lease_and_else_never(
+    control: Database,
+) -> None:
+    """As on a volume that stands still for minutes: every process is frozen for the same time."""
+    assert takeovers_until_settled(control, a_job(control)) == 3
+    control.transact("UPDATE tallystick.job SET state = 'PAUSED'", {})
+    longer = " * greatest(1, job.takeovers + found.expired::integer)"
+    job = a_job(control)
+    with without(store, "claim", longer):
+        assert takeovers_until_settled(control, job) is None
+    assert store.get(control, job).error_code == Code.CRASH_LOOP
+
+
+@pytest.mark.parametrize("counted", ["since the last progress", "for ever"])
+def test_a_long_job_that_is_taken_over_now_and_then_ends_as_a_crash_loop_if_progress_resets_nothing(
+    control: Database, counted: str
+) -> None:
+    job = a_job(control)
+    rule = "takeovers   = 0,"
+    with without(store, "settle", rule, rule if counted != "for ever" else ""):
+        for _ in range(rules.TAKEOVERS_MAX + 3):
+            found = store.claim(control, search())
+            expire_lease(control, job)
+            if isinstance(found := store.claim(control, search()), Job):
+                break
+            assert found is not None
+            store.settle(control, found, a_progress(found))
+    expected = State.FAILED if counted == "for ever" else State.PENDING
+    assert store.get(control, job).state is expected
