@@ -88,6 +88,65 @@ def statements(document: Json) -> list[Json]:
 NOTHING = {"Ref": "AWS::NoValue"}
 
 
+def deployed(**given: str | int) -> dict[str, Json]:
+    """Return the resources that a deployment with these parameters has: no conditions, no ``Fn::If``."""
+    made = template()
+    values = defaults() | given
+    return {
+        name: _chosen(each, values)
+        for name, each in made["Resources"].items()
+        if "Condition" not in each or _holds({"Condition": each["Condition"]}, values)
+    }
+
+
+def refusals(**given: str | int) -> list[str]:
+    """Return what the rules have against a deployment with these parameters, in their words."""
+    values = defaults() | given
+    return [
+        assertion["AssertDescription"]
+        for rule in template()["Rules"].values()
+        if _holds(rule.get("RuleCondition", {"Fn::And": []}), values)
+        for assertion in rule["Assertions"]
+        if not _holds(assertion["Assert"], values)
+    ]
+
+
+def _holds(condition: Json, values: Json) -> bool:
+    match condition:
+        case {"Condition": name}:
+            return _holds(template()["Conditions"][name], values)
+        case {"Fn::Not": [inner]}:
+            return not _holds(inner, values)
+        case {"Fn::And": inner}:
+            return all(_holds(each, values) for each in inner)
+        case {"Fn::Or": inner}:
+            return any(_holds(each, values) for each in inner)
+        case {"Fn::Equals": [{"Ref": name}, other]}:
+            return bool(values[name] == other)
+    raise AssertionError(condition)
+
+
+def _chosen(value: Any, values: Json) -> Any:  # noqa: ANN401 - JSON
+    """Return a value with every ``Fn::If`` in it decided, and what is left out by one left out."""
+    match value:
+        case {"Fn::If": [name, yes, no]}:
+            return _chosen(yes if _holds({"Condition": name}, values) else no, values)
+        case dict():
+            inside = {key: _chosen(each, values) for key, each in value.items()}
+            return {key: each for key, each in inside.items() if each != NOTHING}
+        case list():
+            return [made for each in value if (made := _chosen(each, values)) != NOTHING]
+    return value
+
+
+def may(resources: dict[str, Json], role: str) -> list[Json]:
+    """Return every statement of a role in a deployment: of the policies that it has, then its own."""
+    properties = resources[role]["Properties"]
+    attached = [resources[each["Ref"]]["Properties"] for each in properties["ManagedPolicyArns"]]
+    documents = [each["PolicyDocument"] for each in [*attached, *properties["Policies"]]]
+    return [each for document in documents for each in document["Statement"]]
+
+
 def references(value: object) -> set[str]:
     """Return the names of everything that a value refers to, however deep."""
     return {name for part in parts(value) for name in _referred(part)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -21,8 +22,24 @@ TICKING = {"Archive", "Scan", "Prune"}
 BY_HAND = {"Operate", "Migrate"}
 
 
+URL = "postgresql://jobs@db.example/jobs"
+SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:jobs-a1B2c3"
+KEY = "arn:aws:kms:eu-central-1:123456789012:key/5a3e1f30-cdab-11ef-9a6b-0a1b2c3d4e5f"
+USER = "db-ABCDEFGHIJKL01234/jobs"
+# Which functions sign in to which database: only those that read rows from a source need its credential.
+SIGNING_IN = {
+    "Database": {"Archive", "Scan", "Prune", "Operate", "Migrate"},
+    "Source": {"Archive", "Operate"},
+}
+
+
 def ref(name: str) -> dict[str, str]:
     return {"Ref": name}
+
+
+def taken(parameter: str) -> Callable[[str], object]:
+    """Return what tells whether a parameter takes a value."""
+    return re.compile(template.template()["Parameters"][parameter]["AllowedPattern"]).fullmatch
 
 
 def setting(name: str) -> Any:  # noqa: ANN401 - as pydantic has it
@@ -55,7 +72,10 @@ def test_the_package_is_the_one_that_is_made_for_that_machine_and_python() -> No
         assert function["Runtime"] == "python" + ".".join(map(str, packaging.PYTHON))
 
 
-def test_nothing_but_the_network_has_to_be_said() -> None:
+def test_nothing_but_the_network_and_a_database_has_to_be_said() -> None:
+    assert template.refusals(DatabaseUrl=URL) == template.refusals(DatabaseSecret=SECRET) == []
+    (needed,) = template.refusals()
+    assert needed.startswith("Name the database")
     assert set(template.template()["Parameters"]) - set(defaults()) == {
         "VpcId",
         "SubnetA",
@@ -89,9 +109,12 @@ def test_a_setting_with_a_parameter_has_the_same_default_and_bounds() -> None:
 def test_a_password_has_no_place_in_a_parameter(name: str) -> None:
     pattern = template.template()["Parameters"][name]["AllowedPattern"]
     assert re.fullmatch(pattern, "postgresql://jobs@db.example:5432/jobs?sslmode=verify-full")
+    assert re.fullmatch(pattern, "postgresql://db.example/jobs?sslmode=verify-full")
     assert re.fullmatch(pattern, "")
     assert not re.fullmatch(pattern, "postgresql://jobs:secret@db.example/jobs")
     assert not re.fullmatch(pattern, "postgresql://jobs:se@cret@db.example/jobs")
+    assert not re.fullmatch(pattern, "postgresql://jobs@db.example/jobs?password=secret")
+    assert not re.fullmatch(pattern, "postgresql://db.example/jobs?user=jobs&password=secret")
 
 
 # What a schedule takes is not checked by the tools that check templates.
@@ -254,8 +277,113 @@ def test_the_id_of_a_stack_gives_a_storage_id() -> None:
 
 
 def policies(role: str) -> set[str]:
-    attached = resources("AWS::IAM::Role")[role]["ManagedPolicyArns"]
-    return {name for each in attached for name in template.references(each)}
+    attached = template.deployed()[role]["Properties"]["ManagedPolicyArns"]
+    return {each["Ref"] for each in attached}
+
+
+def gained(name: str, **given: str) -> list[dict[str, Any]]:
+    """Return what the role of a function may do in a deployment, and could not by default."""
+    before = template.may(template.deployed(), f"{name}Role")
+    now = template.may(template.deployed(**given), f"{name}Role")
+    assert [each for each in before if each not in now] == []
+    return [each for each in now if each not in before]
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+def test_a_secret_is_named_to_the_functions_and_read_by_those_that_sign_in_with_it(
+    which: str,
+) -> None:
+    assert environment()[f"TALLYSTICK_{which.upper()}_SECRET"] == ref(f"{which}Secret")
+    reading = {
+        "Sid": "TheSecret",
+        "Effect": "Allow",
+        "Action": "secretsmanager:GetSecretValue",
+        "Resource": ref(f"{which}Secret"),
+    }
+    for name in functions():
+        expected = [reading] if name in SIGNING_IN[which] else []
+        assert gained(name, **{f"{which}Secret": SECRET}) == expected
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+def test_the_key_of_a_secret_opens_that_secret_and_nothing_else(which: str) -> None:
+    given = {f"{which}Secret": SECRET, f"{which}SecretKeyArn": KEY}
+    opening = {
+        "Sid": "ItsKey",
+        "Effect": "Allow",
+        "Action": "kms:Decrypt",
+        "Resource": ref(f"{which}SecretKeyArn"),
+        "Condition": {
+            "StringEquals": {
+                "kms:ViaService": {"Fn::Sub": "secretsmanager.${AWS::Region}.amazonaws.com"},
+                "kms:EncryptionContext:SecretARN": ref(f"{which}Secret"),
+            }
+        },
+    }
+    for name in functions():
+        without = gained(name, **{f"{which}Secret": SECRET})
+        expected = [*without, opening] if name in SIGNING_IN[which] else []
+        assert gained(name, **given) == expected
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+def test_a_token_is_asked_for_and_only_for_that_user_of_that_database(which: str) -> None:
+    given = {f"{which}Url": URL, f"{which}Iam": USER}
+    signing = {
+        "Sid": "TheUser",
+        "Effect": "Allow",
+        "Action": "rds-db:connect",
+        "Resource": {
+            "Fn::Sub": "arn:${AWS::Partition}:rds-db:${AWS::Region}:${AWS::AccountId}"
+            f":dbuser:${{{which}Iam}}"
+        },
+    }
+    for name in functions():
+        assert gained(name, **given) == ([signing] if name in SIGNING_IN[which] else [])
+    variable = f"TALLYSTICK_{which.upper()}_IAM"
+    switch = {"Fn::If": [f"SignsInto{which}", "true", "false"]}
+    assert environment()[variable] == switch
+
+
+def test_the_settings_of_a_deployment_without_a_credential_are_those_without_any() -> None:
+    for name in functions():
+        assert gained(name, DatabaseUrl=URL, SourceUrl=URL) == []
+    for which in SIGNING_IN:
+        assert f"{which}Policy" not in template.deployed()
+        assert defaults()[f"{which}Secret"] == defaults()[f"{which}Iam"] == ""
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"Secret": SECRET, "Iam": USER}, "{}Iam and {}Secret are two ways to sign in. Name one."),
+        ({"Url": "", "Iam": USER}, "{}Iam needs a {}Url, which names host and user."),
+        ({"SecretKeyArn": KEY}, "{}SecretKeyArn is the key of a {}Secret, and there is none."),
+    ],
+)
+def test_what_cannot_be_meant_together_is_refused_in_words(
+    which: str, given: dict[str, str], said: str
+) -> None:
+    urls = {"DatabaseUrl": URL, "SourceUrl": URL}
+    wrong = urls | {which + name: value for name, value in given.items()}
+    assert said.format(which, which) in template.refusals(**wrong)
+    assert template.refusals(**urls) == []
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+def test_a_secret_is_named_by_its_whole_arn_and_a_user_beside_its_database(which: str) -> None:
+    secret, user = taken(f"{which}Secret"), taken(f"{which}Iam")
+    assert secret(SECRET)
+    assert secret("arn:aws-cn:secretsmanager:cn-north-1:123456789012:secret:rds!db-5a3e1f30-a1B2c3")
+    assert not secret("jobs")
+    assert not secret(SECRET.removesuffix("-a1B2c3"))
+    assert not secret(SECRET.replace("jobs", "*"))
+    assert user(USER)
+    assert user("cluster-ABCDEFGHIJKL01234/jobs_reader")
+    assert user("prx-0123456789abcdef0/jobs")
+    for wrong in ("jobs", "db-ABC", "db-ABC/", "db-ABC/*", "*/jobs", "true", "db-*/jobs"):
+        assert not user(wrong)
 
 
 def test_every_function_has_a_role_of_its_own_with_what_it_needs() -> None:
