@@ -10,6 +10,9 @@ READY = $(VENV)/ready
 INFRA_VENV = .venv-infra
 INFRA_BIN = $(INFRA_VENV)/bin
 INFRA_READY = $(INFRA_VENV)/ready
+MINISTACK_VENV = .venv-ministack
+MINISTACK_BIN = $(MINISTACK_VENV)/bin
+MINISTACK_READY = $(MINISTACK_VENV)/ready
 POSTGRES_15 ?= /usr/lib/postgresql/15/bin
 # More arguments for pytest, for example: make test ARGS="-k publish"
 ARGS ?=
@@ -18,10 +21,10 @@ ARGS ?=
 ROOMY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 { print "/dev/shm" }')
 TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 
-SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda aws soak
+SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda aws soak emulators
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra bench package lock clean
+.PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra localstack bench package lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -72,7 +75,7 @@ $(WHEELS): $(READY) requirements/functions.txt requirements/runtime.txt
 	@touch $@
 
 test: $(READY) $(WHEELS) ## Run the tests that need Python and make only
-	$(TEST) -m "not system" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
+	$(TEST) -m "not system and not emulator" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
 
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries. What kills and cuts ticks is tried on the embedded Postgres, by make crash.
@@ -169,6 +172,20 @@ lint-infra: $(INFRA_READY) ## Check the AWS template, image file, compose file, 
 	  tail -n 1 "$$place/said"; \
 	done
 
+$(MINISTACK_READY): requirements/ministack.txt $(READY)
+	rm -f $(MINISTACK_READY)
+	@test -x $(MINISTACK_BIN)/python || $(BIN)/python -m venv --clear $(MINISTACK_VENV)
+	@echo "Installing the locked requirements of localstack"
+	@$(MINISTACK_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements/ministack.txt
+	@touch $(MINISTACK_READY)
+
+# What is deployed there: the template as the platform transforms it.
+EMULATED = build/localstack/template.json
+
+localstack: $(WHEELS) $(MINISTACK_READY) ## Deploy the AWS stack into an emulator without Docker, and let its schedule archive (minutes)
+	@$(MINISTACK_BIN)/python infra/transform.py $(EMULATED)
+	$(BIN)/pytest -s -m emulator tests/emulators $(ARGS)
+
 bench: $(READY) ## Measure against peers in one run
 	@if [ ! -f tests/bench/__main__.py ]; then echo "make bench: tests/bench is not there yet" >&2; exit 1; fi
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -188,8 +205,9 @@ lock: ## Lock requirements/*.txt anew from pyproject.toml
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra aws --excludes - pyproject.toml -o requirements/functions.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group runtime -o requirements/runtime.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group ministack -o requirements/ministack.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
-	rm -rf $(VENV) $(INFRA_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(INFRA_VENV) $(MINISTACK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
