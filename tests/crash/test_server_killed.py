@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.crash import record
@@ -14,6 +15,7 @@ from tests.crash.cluster import Cluster, running
 from tests.crash.cutting import Point, points, through, told, units, untrue
 from tests.crash.trial import Ground, ground, recover, sessions_end
 from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
+from tests.worlds import control, one
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -91,3 +93,31 @@ def test_a_server_killed_at_every_exchange_of_a_tick_has_kept_what_it_said(
     here: Ground, cluster: Cluster, link: str
 ) -> None:
     assert sweep(here, cluster, link, "kill", 1) == []
+
+
+UNHURRIED = """
+    ALTER SYSTEM SET wal_writer_delay = '10s';
+    ALTER DATABASE postgres SET synchronous_commit = off;
+    CREATE TABLE acknowledged (n integer)"""
+
+
+def test_what_a_server_acknowledged_is_lost_with_it_unless_commits_wait_for_the_disk(
+    cluster: Cluster,
+) -> None:
+    """A settle that was acknowledged and lost would leave a file that nobody has recorded."""
+    with psycopg.connect(cluster.dsn, autocommit=True) as connection:
+        for each in UNHURRIED.split(";"):
+            connection.execute(each.encode())
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("CHECKPOINT")
+    kept = "INSERT INTO acknowledged VALUES ({})"
+    with psycopg.connect(cluster.dsn, autocommit=True) as connection:
+        connection.execute(kept.format(1).encode())
+        cluster.kill()
+    cluster.start()
+    assert one(cluster.dsn, "SELECT count(*) FROM acknowledged") == 0
+    with closing(control(cluster.dsn)) as ours:
+        ours.transact(kept.format(2), {})
+        cluster.kill()
+    cluster.start()
+    assert one(cluster.dsn, "SELECT n FROM acknowledged") == 2

@@ -282,3 +282,31 @@ def test_a_cause_is_one_bounded_line_without_the_password(database: str) -> None
     assert "hunter2" not in cause
     assert "\n" not in cause
     assert 0 < len(cause) <= 200
+
+
+def test_under_the_defaults_of_a_database_writes_are_refused_and_waits_have_no_end(
+    database: str, contrary: Database
+) -> None:
+    """What our settings are for: the same statements without them."""
+    a_job(contrary)
+    with connect(database) as plain:
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            plain.execute("UPDATE tallystick.job SET attempts = 1")
+        shown = plain.execute(SHOWN.encode()).fetchone()
+    assert shown is not None
+    assert shown | {"idle_in_transaction_session_timeout": "0"} == shown
+    assert {name: shown[name] for name in ("statement_timeout", "lock_timeout")} == {
+        "statement_timeout": "0",
+        "lock_timeout": "0",
+    }
+
+
+def test_a_setting_made_outside_a_transaction_is_left_to_whoever_comes_next(database: str) -> None:
+    """Behind a pooler in transaction mode that is somebody else."""
+    with connect(database) as pooled:
+        for scope, left in (("SET LOCAL", "0"), ("SET", "7s")):
+            pooled.execute("BEGIN")
+            pooled.execute(f"{scope} statement_timeout = '7s'".encode())
+            pooled.execute("COMMIT")
+            shown = pooled.execute("SHOW statement_timeout").fetchone()
+            assert shown == {"statement_timeout": left}

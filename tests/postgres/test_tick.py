@@ -15,13 +15,13 @@ import pytest
 
 from shared import loop, tick
 from shared.db.connect import Database, connect
-from shared.errors import Code
+from shared.errors import Busy, Code
 from shared.jobs import rules, store
 from shared.jobs.model import Ending, Outcome, State
 from shared.operations.registry import OPERATIONS
 from shared.plans.schedule import last_ticks, schedule
 from shared.tick import LEAST_SECONDS, Report, Wanted
-from shared.volume import identity, ledger
+from shared.volume import identity, ledger, lock
 from tests import worlds
 from tests.worlds import a_claim, a_job, a_plan, a_volume, node, one, until_idle
 
@@ -157,6 +157,27 @@ def test_a_volume_in_use_costs_no_claim_and_no_attempt(
     left = store.get(control, job)
     assert (left.state, left.attempts, left.generation) == (State.PENDING, 0, 0)
     assert tick.tick(node(database, volume_root, scanned), Wanted()).job is not None
+
+
+def test_a_claim_before_the_lock_keeps_its_job_for_a_whole_lease_from_who_has_the_volume(
+    control: Database, volume_root: Path, scanned: str
+) -> None:
+    command = [sys.executable, "-c", LOCKER, str(volume_root), scanned]
+    pipe = subprocess.PIPE
+    job = a_job(control, operation="scan", storage_id=scanned)
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        claim = a_claim(control, scanned, job_id=job)
+        with (
+            identity.opened(volume_root, scanned) as volume,
+            pytest.raises(Busy),
+            lock.held(volume, wait_seconds=0.1),
+        ):
+            pass
+        other.communicate("go\n", timeout=30)
+    assert claim.job.attempts == 1
+    assert store.claim(control, worlds.search(scanned, job_id=job)) is None
 
 
 def test_without_a_volume_nothing_that_needs_one_is_claimed(

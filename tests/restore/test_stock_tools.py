@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.chain.batch import Header, header_line
 from tests.operations.stage import Stage, batch_files, copied, execute, only_job
 from tests.restore import every_type
 from tests.restore.shelf import SHOP, TABLES, archived, assert_equal, brought
@@ -93,3 +94,22 @@ def test_psql_stops_at_a_target_that_does_not_fit_and_leaves_nothing(
     if how == "text that would be a command":
         assert one(empty_database, "SELECT to_regclass('shop.victim')") is not None
         assert not Path("victim").exists()
+
+
+def test_a_raw_line_end_in_a_header_would_end_the_comment_and_be_obeyed(
+    tmp_path: Path, database: str
+) -> None:
+    """psql takes a carriage return for the end of a comment: what follows it is no comment any more."""
+    line = header_line(Header("job", 1, "0" * 64, ("\rSELECT 'obeyed'; --", "1"), "test"))
+    raw = line.replace(b"\\r", b"\r")
+    assert raw != line
+
+    def said(header: bytes) -> str:
+        script = tmp_path / "batch.sql"
+        script.write_bytes(header)
+        command = ["psql", "-X", "-q", "-f", str(script), database]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return str(done.stdout)
+
+    assert said(line) == ""
+    assert "obeyed" in said(raw)

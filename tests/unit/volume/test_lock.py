@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 import threading
@@ -91,28 +94,34 @@ def test_one_process_holds_it_once(volume: Volume) -> None:
     assert came == ["busy", "in"]
 
 
+def granted_to_another(volume_root: Path, storage_id: str) -> bool:
+    """Let another process try for the lock."""
+    probe = HOLDER.replace("lock.held(volume)", "lock.held(volume, 0.1)")
+    tried = subprocess.run(
+        [sys.executable, "-c", probe, volume_root, storage_id],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
+    assert tried.returncode == 0 or "STORAGE_BUSY" in tried.stderr
+    return tried.returncode == 0
+
+
 def test_nothing_else_that_is_done_with_the_volume_drops_the_lock(
     volume: Volume, volume_root: Path
 ) -> None:
     """Closing any descriptor of the lock file would, so nothing may open it a second time."""
     from shared.volume import walk
 
-    probe = [sys.executable, "-c", HOLDER.replace("lock.held(volume)", "lock.held(volume, 0.1)")]
     with lock.held(volume):
         identity.probe(volume_root, volume.storage_id)
         lock.prepare(volume)
         walk.walk(volume, walk.Place(), [], walk.Bounds(10, 5.0))
         with identity.opened(volume_root, volume.storage_id):
             pass
-        tried = subprocess.run(
-            [*probe, volume_root, volume.storage_id],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[3],
-            check=False,
-        )
-    assert "STORAGE_BUSY" in tried.stderr
+        assert not granted_to_another(volume_root, volume.storage_id)
 
 
 def test_preparing_empties_the_working_directory_and_makes_what_is_missing(
@@ -140,3 +149,42 @@ def test_a_lock_file_that_is_a_link_is_not_followed(volume: Volume, volume_root:
     # The failure left the process able to lock.
     with lock.held(volume, wait_seconds=0.1):
         pass
+
+
+def test_closing_another_descriptor_of_the_lock_file_would_free_it(
+    volume: Volume, volume_root: Path
+) -> None:
+    with lock.held(volume):
+        assert not granted_to_another(volume_root, volume.storage_id)
+        with (volume_root / ".lock").open("r+b"):
+            pass
+        assert granted_to_another(volume_root, volume.storage_id)
+
+
+def test_without_the_mutex_a_second_thread_is_granted_what_the_first_one_has(
+    volume: Volume, volume_root: Path
+) -> None:
+    granted: list[str] = []
+
+    def second() -> None:
+        fd = os.open(volume_root / ".lock", os.O_RDWR)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        granted.append("in")
+
+    with lock.held(volume):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert granted == ["in"]
+
+
+def test_a_descriptor_that_cannot_write_is_given_no_lock(volume: Volume, volume_root: Path) -> None:
+    with lock.held(volume):
+        pass
+    fd = os.open(volume_root / ".lock", os.O_RDONLY)
+    try:
+        with pytest.raises(OSError, match="Bad file descriptor") as refused:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(fd)
+    assert refused.value.errno == errno.EBADF
