@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from handlers import shape
@@ -11,11 +11,14 @@ from handlers.invocation import in_words, node, one_tick
 from shared.clock import Deadline
 from shared.db.audit import Signature
 from shared.db.connect import Database
+from shared.errors import Code
 from shared.jobs import reading, steer
 from shared.jobs.rules import Action
 from shared.operations import registry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from handlers.invocation import Context
 
 
@@ -24,16 +27,30 @@ def handler(event: object, context: Context) -> dict[str, Any]:
     """Carry out the event's ``action``: on ``job`` with ``reason``, or a tick of ``operation`` or any.
 
     ``actor``, ``revision`` and ``max_bytes`` (of a retry) may be left out. Returns the job after it, or
-    the report of the tick; raises ``Refused`` for what cannot be done.
+    the report of the tick with ``only_stuck``: whether it did nothing because all that is open is paused or
+    failed. Raises ``Refused`` for what cannot be done.
     """
     wanted = asked(event)
     if wanted.action == TICK:
         registry.require(wanted.operation)
-        return one_tick(wanted.operation, context)
+        report = one_tick(wanted.operation, context)
+        idle = report["job"] is None and report["code"] != Code.DATABASE_UNAVAILABLE
+        return report | {"only_stuck": idle and _only_stuck()}
     signature = Signature(wanted.actor, wanted.reason, wanted.revision)
-    here = node()
-    deadline = Deadline.after(here.deadline_seconds)
-    with closing(Database(here.control_dsn, deadline, here.database_retries)) as control:
+    with _control() as control:
         job_id = reading.find(control, wanted.job)
         action, max_bytes = Action(wanted.action), wanted.max_bytes
         return shape.job(steer.act(control, job_id, action, signature, max_bytes=max_bytes))
+
+
+def _only_stuck() -> bool:
+    with _control() as control:
+        return reading.open_jobs(control).only_stuck
+
+
+@contextmanager
+def _control() -> Iterator[Database]:
+    here = node()
+    deadline = Deadline.after(here.deadline_seconds)
+    with closing(Database(here.control_dsn, deadline, here.database_retries)) as control:
+        yield control

@@ -20,6 +20,8 @@ QUEUE = "AWS::SQS::Queue"
 ALARM = "AWS::CloudWatch::Alarm"
 GROUP = "AWS::Scheduler::ScheduleGroup"
 MESSAGES_MAX = 10
+# So many names may be asked for at once; the answer may still come in pages.
+ALARMS_MAX = 100
 PERIOD_SECONDS = 60
 RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 RATE_SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -143,11 +145,12 @@ def queues(found: Iterable[Resource]) -> tuple[Queue, ...]:
 def alarms(found: Iterable[Resource]) -> tuple[Alarm, ...]:
     """Ask which alarms are raised."""
     names = [each.identity for each in found if each.kind == ALARM]
-    if not names:
-        return ()
-    service = client("cloudwatch")
+    pages = client("cloudwatch").get_paginator("describe_alarms")
+    told: list[dict[str, Any]] = []
     with answers("cloudwatch"):
-        told = service.describe_alarms(AlarmNames=names)["MetricAlarms"]
+        for begin in range(0, len(names), ALARMS_MAX):
+            for page in pages.paginate(AlarmNames=names[begin : begin + ALARMS_MAX]):
+                told += page["MetricAlarms"]
     return tuple(
         Alarm(each["AlarmName"], each.get("AlarmDescription", ""), each["StateReason"])
         for each in told

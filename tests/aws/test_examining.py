@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 
 from shared.aws import deployed
+from shared.aws.client import client
 from shared.aws.deployed import Schedule, Ticks
+from shared.aws.stack import Resource
 from shared.doctor import deployment
 from tests.aws.account import Account
 from tests.aws.deployment import LIVE, alarm, counted, queue, schedule
@@ -204,6 +207,26 @@ def test_an_alarm_is_told_in_its_own_words(doctor: Doctor, account: Account) -> 
     assert found["code"] == "ALARM_RAISED"
     assert "Ticks are slow." in found["message"]
     assert "41 > 40" in found["message"]
+
+
+def test_every_alarm_of_a_large_stack_is_asked_for(account: Account) -> None:
+    names = [f"shop-{number:03}" for number in range(120)]
+    found = [Resource(name, "AWS::CloudWatch::Alarm", name) for name in names]
+
+    def told(of: list[str]) -> dict[str, Any]:
+        raised = {"StateValue": "ALARM", "StateReason": "41 > 40"}
+        return {"MetricAlarms": [{"AlarmName": name, **raised} for name in of]}
+
+    with Stubber(client("cloudwatch")) as service:
+        for of, page, answer in (
+            (names[:100], {}, told(names[:50]) | {"NextToken": "more"}),
+            (names[:100], {"NextToken": "more"}, told(names[50:100])),
+            (names[100:], {}, told(names[100:])),
+        ):
+            service.add_response("describe_alarms", answer, {"AlarmNames": of, **page})
+        assert [each.name for each in deployed.alarms(found)] == names
+        service.assert_no_pending_responses()
+    assert deployed.alarms([]) == ()
 
 
 @pytest.mark.parametrize(

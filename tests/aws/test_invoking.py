@@ -172,6 +172,16 @@ def test_a_tick_elsewhere_is_shown_as_one_here_with_its_exit_code(
     assert remote("tick", "--remote", "--until-idle").code == 2
 
 
+def test_a_tick_elsewhere_tells_that_all_that_is_open_is_stuck_as_one_here_does(
+    remote: Shell,
+) -> None:
+    job = json.loads(remote("tick", "--remote", "--json").out)["job"]["id"]
+    assert remote("jobs", "pause", job, *SIGNED).code == 0
+    here, there = remote("tick", "--json"), remote("tick", "--remote", "--json")
+    assert here.code == there.code == 3
+    assert json.loads(there.out).keys() == json.loads(here.out).keys()
+
+
 def test_a_job_is_steered_elsewhere_as_it_is_here(remote: Shell, functions: Functions) -> None:
     job = json.loads(remote("tick", "--json").out)["job"]["id"]
     paused = json.loads(remote("jobs", "pause", job, *SIGNED, "--remote", "--json").out)

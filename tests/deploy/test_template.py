@@ -118,7 +118,7 @@ def test_a_password_has_no_place_in_a_parameter(name: str) -> None:
 
 
 # What a schedule takes is not checked by the tools that check templates.
-RATES = ["rate(1 minute)", "rate(2 minutes)", "rate(10 minutes)", "rate(1 hour)", "rate(7 days)"]
+RATES = ["rate(1 minute)", "rate(2 minutes)", "rate(9 minutes)", "rate(10 minutes)"]
 NO_RATES = [
     *(
         "rate(1 minutes)",
@@ -129,6 +129,7 @@ NO_RATES = [
     ),
     *("rate(-1 minutes)", "rate(1.5 hours)", "rate(1 week)", "rate( 1 minute)", "Rate(1 minute)"),
     *("rate(1 minute) ", "1 minute", "", "cron(* * * * *)", "cron(* * * * ? *)"),
+    *("rate(11 minutes)", "rate(100 minutes)", "rate(1 hour)", "rate(1 day)"),
 ]
 
 
@@ -287,6 +288,67 @@ def gained(name: str, **given: str) -> list[dict[str, Any]]:
     now = template.may(template.deployed(**given), f"{name}Role")
     assert [each for each in before if each not in now] == []
     return [each for each in now if each not in before]
+
+
+# What every function does: it is in a VPC, mounts the volume, leaves what came to nothing, writes its log.
+EVERYWHERE = {
+    *("ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface"),
+    *("ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"),
+    *("elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite", "sqs:SendMessage"),
+    *("logs:CreateLogStream", "logs:PutLogEvents"),
+}
+
+
+def actions(stated: list[dict[str, Any]]) -> list[str]:
+    """Return what statements allow, what is allowed by two of them twice."""
+    each = [each["Action"] for each in stated if each["Effect"] == "Allow"]
+    return sorted(one for some in each for one in (some if isinstance(some, list) else [some]))
+
+
+def test_a_role_may_do_what_its_function_does_and_nothing_else() -> None:
+    for name in functions():
+        assert actions(template.may(template.deployed(), f"{name}Role")) == sorted(EVERYWHERE)
+
+
+def test_all_that_can_be_asked_for_allows_a_role_no_more_than_that() -> None:
+    everything: dict[str, str | int] = {
+        "KmsKeyArn": KEY,
+        "FollowUpTicks": 10,
+        "SourceUrl": URL,
+        "SourceIam": USER,
+    }
+    everything |= {"DatabaseSecret": SECRET, "DatabaseSecretKeyArn": KEY}
+    for name in functions():
+        more = ["kms:Decrypt", "kms:GenerateDataKey"]
+        more += ["secretsmanager:GetSecretValue", "kms:Decrypt"]
+        more += ["rds-db:connect"] * (name in SIGNING_IN["Source"])
+        more += ["lambda:InvokeFunction"] * (name in TICKING)
+        stated = template.may(template.deployed(**everything), f"{name}Role")
+        assert actions(stated) == sorted([*EVERYWHERE, *more])
+
+
+def test_what_came_to_nothing_goes_into_its_queue_and_under_the_key_of_that_alone() -> None:
+    queue, key = allowed()["FailurePolicy"]
+    assert queue == {
+        "Sid": "TheQueue",
+        "Effect": "Allow",
+        "Action": "sqs:SendMessage",
+        "Resource": {"Fn::GetAtt": ["FailureQueue", "Arn"]},
+    }
+    assert key == {
+        "Sid": "ItsKeyAndThatOfTheVariables",
+        "Effect": "Allow",
+        "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+        "Resource": ref("KmsKeyArn"),
+        "Condition": {
+            "StringEquals": {
+                "kms:ViaService": [
+                    {"Fn::Sub": "sqs.${AWS::Region}.amazonaws.com"},
+                    {"Fn::Sub": "lambda.${AWS::Region}.amazonaws.com"},
+                ]
+            }
+        },
+    }
 
 
 @pytest.mark.parametrize("which", SIGNING_IN)
@@ -575,8 +637,18 @@ def test_ticks_that_stop_are_an_alarm_and_ticks_that_were_switched_off_are_not()
     alarm = resources("AWS::CloudWatch::Alarm")["MissingTicksAlarm"]
     assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "Invocations")
     assert alarm["TreatMissingData"] == "breaching"
-    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (60, 3)
     assert alarm["ActionsEnabled"] == {"Fn::If": ["IsScheduled", True, False]}
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_ticks_that_come_as_they_should_raise_no_alarm_however_seldom(rate: str) -> None:
+    found = template.deployed(ArchiveRate=rate)
+    seconds = 60 * int(rate.removeprefix("rate(").split()[0])
+    silence = found["MissingTicksAlarm"]["Properties"]
+    assert silence["Period"] * silence["EvaluationPeriods"] >= 3 * seconds
+    # What a tick leaves is due until the next one.
+    assert found["BacklogAlarm"]["Properties"]["Threshold"] > seconds
+    assert silence["EvaluationPeriods"] == (3 if rate == "rate(1 minute)" else 30)
 
 
 def test_an_api_that_is_called_has_a_way_to_it_by_parameter() -> None:
