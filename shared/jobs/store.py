@@ -110,7 +110,7 @@ def reserve(control: Database, fence: Fence, size: int, volume_max: int) -> Row:
     twice is doing it once. Raises ``Stale`` when the claim was lost.
     """
     params = fence.params() | {"size": size, "volume_max": volume_max}
-    rows = control.transact(_sql("reserve"), params, repeatable=True)
+    rows = control.transact(_sql("reserve"), params, repeatable=True, first=(_sql("lock_account"),))
     if not rows:
         raise Stale(Code.CLAIM_LOST, job=str(fence.job_id))
     return rows[0]

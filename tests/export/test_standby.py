@@ -14,6 +14,7 @@ from shared.volume.directory import verified
 from tests.export.standby import standby_of
 from tests.kinds.drafts import execute
 from tests.operations.stage import copied, rows_in, wait_for
+from tests.postgres.reading import opening_of, paged
 from tests.worlds import one
 
 NOTES = "SELECT * FROM note WHERE at < '2021-01-01'"
@@ -72,3 +73,16 @@ def test_a_window_the_standby_has_not_reached_waits_and_says_so(
     error = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
     assert (error["code"], error["params"]["cause"]) == ("SOURCE_FAILED", "standby-behind")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_standby_read_before_it_has_replayed_the_window_lacks_rows_in_silence(
+    standby: str, empty_database: str
+) -> None:
+    kind = 'root = "public.note"\ntime = "at"'
+    execute(standby, "SELECT pg_wal_replay_pause()")
+    wait_for(lambda: one(standby, "SELECT pg_get_wal_replay_pause_state() = 'paused'"))
+    execute(empty_database, "INSERT INTO note VALUES (999, '2020-06-01', 'committed before')")
+    on_standby, on_primary = (
+        paged(dsn, opening_of(dsn, kind, "2021-01-01"), 1000) for dsn in (standby, empty_database)
+    )
+    assert set(on_primary) - set(on_standby) == {b"999\t2020-06-01\tcommitted before"}

@@ -19,15 +19,18 @@ from shared.archive.describe import manifest_of
 from shared.archive.shape import Opening
 from shared.chain.manifest import Manifest
 from shared.chain.verdict import Broken
-from shared.errors import Code, Trouble
+from shared.errors import Code, Trouble, Verdict
 from shared.jobs.model import Ending, Job
+from shared.jobs.rules import Action
 from shared.operations import archive
-from shared.volume import identity, lock, publish
+from shared.volume import files, identity, lock, publish
 from shared.volume.publish import Temp
 from tests.operations.stage import (
     Stage,
+    act,
     batch_files,
     directory,
+    due_now,
     execute,
     fails_with,
     leftovers,
@@ -42,6 +45,7 @@ from tests.operations.test_archive_volume import (
     KINDS,
     NOTE,
     dies_before_the_settle,
+    finishes,
 )
 from tests.worlds import rows
 
@@ -174,6 +178,25 @@ def test_the_word_of_link_alone_takes_ones_own_file_for_anothers(here: Stage) ->
         with pytest.raises(FileExistsError):
             os.link(path, "000002.sql.zst", dst_dir_fd=open_directory)
         assert publish.publish(volume, temp, open_directory, "000002.sql.zst")
+
+
+def test_an_error_of_reading_taken_for_damage_fails_the_job_for_good(here: Stage) -> None:
+    """A server of files that was away for a moment: the bytes it did not give are no proof of anything."""
+
+    def away(fd: int) -> Iterator[bytes]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with (
+        mock.patch.object(publish, "chunks_of", away),
+        mock.patch.object(files, "Passing", Verdict),
+    ):
+        fails_with(here, Code.STORAGE_FAILED, "EIO")
+    act(here, only_job(here), Action.RETRY)
+    with mock.patch.object(publish, "chunks_of", away):
+        outcome = here.tick().outcome
+    assert (outcome.ending, outcome.code) == (Ending.WAITING, Code.STORAGE_FAILED)
+    due_now(here)
+    finishes(here)
 
 
 BYTES = 8 * 1024 * 1024

@@ -14,6 +14,7 @@ from shared.jobs import rules, steer, store
 from shared.jobs.model import Claim, LedgerEntry
 from shared.volume import ledger
 from tests import worlds
+from tests.operations.stage import GATE, GATED, blocked, wait_for
 from tests.postgres.proxy import between
 from tests.worlds import (
     GIBIBYTE,
@@ -24,6 +25,7 @@ from tests.worlds import (
     a_storage_id,
     expire_lease,
     one,
+    rows,
     without,
 )
 
@@ -169,3 +171,37 @@ def test_what_others_set_aside_is_spent_twice_if_it_does_not_count(
     with without(store, "reserve", others):
         assert reserved(control, claim, 600, 1000)
     assert sum(store.get(control, each.job.id).reserved for each in (claim, other)) > 1000
+
+
+def reserved_at_once(database: str, control: Database, storage_id: str) -> int:
+    """Let two jobs of one volume set bytes aside at once, without its lock; return what they were given."""
+    for _ in range(2):
+        a_job(control, storage_id=storage_id)
+    claims = [a_claim(control, storage_id) for _ in range(2)]
+
+    def reserve(claim: Claim) -> bool:
+        with closing(worlds.control(database)) as own:
+            return reserved(own, claim, 600, 1000)
+
+    rows(
+        database, GATED.replace("INSERT ON tallystick.unit", "UPDATE OF reserved ON tallystick.job")
+    )
+    with ThreadPoolExecutor() as pool:
+        with psycopg.connect(database, autocommit=True) as holder:
+            holder.execute(f"SELECT pg_advisory_lock({GATE})".encode())
+            given = [pool.submit(reserve, claim) for claim in claims]
+            wait_for(lambda: len(blocked(database)) == 2)
+        return 600 * sum(each.result() for each in given)
+
+
+def test_two_that_set_bytes_aside_at_once_are_not_given_the_same_room(
+    database: str, control: Database, storage_id: str
+) -> None:
+    assert reserved_at_once(database, control, storage_id) == 600
+
+
+def test_two_that_do_not_wait_for_each_other_are_given_the_same_room(
+    database: str, control: Database, storage_id: str
+) -> None:
+    with without(store, "lock_account", store._sql("lock_account"), "SELECT 1"):
+        assert reserved_at_once(database, control, storage_id) == 1200

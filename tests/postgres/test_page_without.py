@@ -179,6 +179,39 @@ def test_a_condition_that_reads_the_clock_skips_what_it_lets_in_too_late(databas
     assert ids(paged(database, opening, 50, change=clock)) == ALL[:5]
 
 
+def test_a_window_that_takes_in_the_day_of_its_end_loses_what_that_day_still_brings(
+    database: str,
+) -> None:
+    execute(
+        database,
+        "CREATE TABLE note (id integer PRIMARY KEY, at date)",
+        "INSERT INTO note VALUES (1, '2020-01-01'), (5, '2020-01-02')",
+    )
+    opening = opening_of(database, KIND, "2020-01-02")
+    wide = without('"r"."at" <', '"r"."at" <=')
+    assert ids(paged(database, opening, 50)) == [b"1"]
+    assert ids(paged(database, opening, 50, change=wide)) == [b"1", b"5"]
+    execute(database, "INSERT INTO note VALUES (3, '2020-01-02')")
+    next_day = opening_of(database, KIND, "2020-01-03")
+    assert ids(paged(database, replace(next_day, after=("2020-01-02", "5")), 50)) == []
+    assert ids(paged(database, replace(next_day, after=("2020-01-01", "1")), 50)) == [b"3", b"5"]
+
+
+def test_a_namespace_compared_loosely_takes_rows_of_another(database: str) -> None:
+    loose = collation(database, "loose", "und-u-ks-level2", deterministic=False)
+    execute(
+        database,
+        loose,
+        "CREATE TABLE note (id integer PRIMARY KEY, at date, owner text COLLATE loose)",
+        "INSERT INTO note VALUES (1, '2020-01-01', 'acme'), (2, '2020-01-01', 'ACME')",
+    )
+    opening = opening_of(database, KIND + 'namespace = "owner"', "2021-01-01")
+    acme = replace(opening, namespace_value="acme")
+    assert ids(paged(database, acme, 50)) == [b"1"]
+    exact = '"r"."owner"::pg_catalog.text COLLATE "C" ='
+    assert ids(paged(database, acme, 50, change=without(exact, '"r"."owner" ='))) == [b"1", b"2"]
+
+
 def test_a_definition_that_changes_inside_a_job_leaves_out_rows_its_manifest_speaks_of(
     notes: str,
 ) -> None:

@@ -24,6 +24,8 @@ from tests.nfs.inside.process import beside, ended, kill
 from tests.operations import stage
 from tests.worlds import control
 
+# What both have mounted, as the server has it.
+SERVED = Path("/mnt/served/data")
 PUBLISHES = 200
 # Long enough for a lease's end of the other client to arrive; a lock that is free is taken at once.
 PATIENCE_SECONDS = 30.0
@@ -66,6 +68,38 @@ def test_the_lock_keeps_the_other_client_out_and_is_freed_by_a_kill(shared: Shar
         assert report.outcome.code == Code.STORAGE_BUSY
         assert stage.jobs(shared.second) == []
         kill(holder)
+        with lock.held(volume, wait_seconds=PATIENCE_SECONDS):
+            pass
+
+
+def test_closing_another_descriptor_of_the_lock_file_would_let_the_other_client_in(
+    shared: Shared,
+) -> None:
+    """Its holder still believes that it has the lock: nothing of ours may open that file a second time."""
+    told, telling = os.pipe()
+    heard, saying = os.pipe()
+
+    def hold() -> None:
+        with (
+            identity.opened(shared.first.root, shared.first.storage_id) as volume,
+            lock.held(volume),
+        ):
+            os.write(telling, b"x")
+            os.read(heard, 1)
+            with (shared.first.root / ".lock").open("r+b"):
+                pass
+            os.write(telling, b"x")
+            os.read(os.pipe()[0], 1)
+
+    with (
+        beside(hold),
+        identity.opened(shared.second.root, shared.second.storage_id) as volume,
+    ):
+        os.read(told, 1)
+        with pytest.raises(Busy), lock.held(volume, wait_seconds=0):
+            pass
+        os.write(saying, b"x")
+        os.read(told, 1)
         with lock.held(volume, wait_seconds=PATIENCE_SECONDS):
             pass
 
@@ -201,6 +235,29 @@ def test_a_name_that_is_not_seen_is_neither_missed_nor_written_twice(shared: Sha
         assert not publish.publish(there, late, theirs, "000001")
         assert publish.read_published(theirs, "000001", CHUNK) == b"ours"
         assert publish.is_listed(theirs, "000001")
+
+
+def test_who_looks_for_a_name_before_using_it_replaces_what_the_other_client_wrote(
+    shared: Shared,
+) -> None:
+    """A lookup that missed is remembered: asked whether the place is free, this client says yes."""
+    first, second = shared.first, shared.second
+    with (
+        identity.opened(first.root, first.storage_id) as here,
+        identity.opened(second.root, second.storage_id) as there,
+        publish.job_directory(here, "0-0", create=True) as ours,
+        publish.job_directory(there, "0-0", create=False),
+    ):
+        place = second.root / "0-0" / "000001"
+        late = publish.write_temp(there, [b"theirs"])
+        assert not place.exists()
+        temp = publish.write_temp(here, [b"ours"])
+        assert publish.publish(here, temp, ours, "000001")
+        on_the_server = SERVED / first.root.name / "0-0" / "000001"
+        assert on_the_server.read_bytes() == b"ours"
+        assert not place.exists()
+        (second.root / ".tmp" / late.name).rename(place)
+        assert on_the_server.read_bytes() == b"theirs"
 
 
 def test_what_is_stale_of_a_file_does_not_hide_its_bytes(shared: Shared) -> None:

@@ -207,11 +207,18 @@ try:
 except Missing as missing:
     print(missing.params["cause"], time.monotonic() - began < 2)
 """
+LOOK = """
+import sys, time
+from pathlib import Path
+from shared.volume import identity
+began = time.monotonic()
+with identity.opened(Path(sys.argv[1]), sys.argv[2]):
+    print("opened", time.monotonic() - began < 2)
+"""
 
 
-@pytest.mark.system
-def test_a_probe_gives_up_on_a_volume_that_does_not_answer(volume_root: Path) -> None:
-    """The call that reads the marker hangs for three seconds, as on a mount whose server is gone."""
+def on_a_dead_mount(volume_root: Path, program: str) -> list[str]:
+    """Run a program for which the call that reads the marker hangs for three seconds."""
     storage_id = identity.initialise(volume_root)
     hang = "inject=read:delay_enter=3000000"
     trace: list[str | os.PathLike[str]] = [
@@ -226,13 +233,23 @@ def test_a_probe_gives_up_on_a_volume_that_does_not_answer(volume_root: Path) ->
         hang,
     ]
     done = subprocess.run(
-        [*trace, sys.executable, "-c", PROBE, volume_root, storage_id],
+        [*trace, sys.executable, "-c", program, volume_root, storage_id],
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["no-answer", "True"]
+    return done.stdout.split()
+
+
+@pytest.mark.system
+def test_a_probe_gives_up_on_a_volume_that_does_not_answer(volume_root: Path) -> None:
+    assert on_a_dead_mount(volume_root, PROBE) == ["no-answer", "True"]
+
+
+@pytest.mark.system
+def test_without_a_limit_a_volume_that_does_not_answer_is_waited_for(volume_root: Path) -> None:
+    assert on_a_dead_mount(volume_root, LOOK) == ["opened", "False"]
 
 
 def test_a_probe_of_a_good_volume_says_nothing(volume_root: Path) -> None:
