@@ -1,11 +1,12 @@
 -- Where a job's window may end. Rows of a transaction that is still running may carry times from its
 -- beginning on, so the end does not come after the oldest one's start (where that may be seen), and on
--- a standby not after what has been replayed.
+-- a standby not after what has been replayed. Workers of the server bring rows in as clients do; only
+-- a vacuum, which may take hours, does not.
 WITH bound AS (
     SELECT least(
         %(cutoff_at)s::timestamptz,
         (SELECT min(xact_start) FROM pg_stat_activity
-         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+         WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
            AND datname = current_database()),
         (SELECT min(prepared) FROM pg_prepared_xacts WHERE database = current_database())
     ) AS ends
