@@ -117,6 +117,8 @@ tools:
 	need strace strace; \
 	need faketime faketime; \
 	need spin spin; \
+	need ip iproute2; \
+	need /usr/sbin/mkfs.ext4 e2fsprogs; \
 	need gcc gcc; \
 	need /usr/sbin/pgbouncer pgbouncer; \
 	need $(POSTGRES_15)/initdb postgresql-15; \

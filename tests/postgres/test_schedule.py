@@ -260,10 +260,8 @@ def test_blocked_plans_ahead_in_line_do_not_starve_the_others(control: Database)
     text = statement("shared.plans", "schedule")
     start, end = text.index("      AND NOT EXISTS ("), text.index("    ORDER BY plan.next_run_at")
     too_late = altered(text, text[start:end])
-    params = {"kinds": "[]", "operations": ["scan"], "plans_max": rules.DUE_PLANS_MAX, "ticked": []}
-    params |= {"noted_seconds": 5}
-    params |= {"farthest_seconds": rules.FARTHEST_PLAN_SECONDS}
-    assert [row["id"] for row in control.transact(too_late, params)] == [None]
+    made = control.transact(too_late, asked((), ["scan"]))
+    assert [row["id"] for row in made] == [None]
     assert [job.plan_id for job in run(control)] == [starving["id"]]
 
 
@@ -560,3 +558,19 @@ def test_an_empty_job_that_ends_nowhere_makes_the_next_one_begin_at_the_beginnin
     next_run(control)
     finished(control, storage_id, roots=0, checkpoint={"cursor": None, "rows": 0})
     assert next_run(control).input["after"] is None
+
+
+def test_without_lock_and_index_two_schedulers_make_two_jobs_of_one_plan(
+    database: str, control: Database, storage_id: str
+) -> None:
+    a_plan(control, None, storage_id)
+    rows(database, "DROP INDEX tallystick.job_open")
+    text = altered(statement("shared.plans", "schedule"), "    FOR UPDATE OF plan SKIP LOCKED\n")
+    start, end = text.index("    ON CONFLICT (plan_id)"), text.index("    RETURNING id, plan_id")
+    # The plan's next run is moved by both, and the second would wait for the first there.
+    moved = text[text.index("), moved AS (") : text.index("), first_ticked AS (")]
+    careless = altered(altered(text, text[start:end]), moved)
+    with connect(database) as first, connect(database) as second, first.transaction():
+        for each in (first, second):
+            each.execute(careless.encode(), asked((), ["scan"]))
+    assert one(database, "SELECT count(*) FROM tallystick.job WHERE state = 'PENDING'") == 2

@@ -97,6 +97,15 @@ def test_a_link_under_the_name_is_not_followed(
         pass
 
 
+def test_a_name_that_is_followed_leads_out_of_the_volume(directory: int, volume_root: Path) -> None:
+    elsewhere = volume_root.parent / "elsewhere"
+    elsewhere.write_bytes(b"of somebody else")
+    (volume_root / JOB / NAME).symlink_to(elsewhere)
+    fd = os.open(NAME, files.READ & ~os.O_NOFOLLOW, dir_fd=directory)
+    with os.fdopen(fd, "rb") as file:
+        assert file.read() == b"of somebody else"
+
+
 def test_a_link_that_failed_is_told_by_its_own_error(volume: Volume, directory: int) -> None:
     temp = publish.write_temp(volume, [b"content"])
     publish.discard(volume, temp)
