@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handlers import following, observing, shape
 from shared import wiring
-from shared.errors import TallystickError
+from shared.clock import Deadline
+from shared.db.connect import Database
+from shared.errors import Code, TallystickError
 from shared.settings import load
 from shared.tick import Wanted, tick
 
@@ -62,9 +65,28 @@ def node() -> Node:
     return wiring.node(settings, control)
 
 
-def one_tick(operation: str | None, context: Context) -> dict[str, Any]:
-    """Do one unit of an operation (or of any), and return its report as JSON can hold it."""
-    return shape.report(_ticked(operation, context))
+@contextmanager
+def control_database() -> Iterator[Database]:
+    """Open the database that keeps the jobs for this invocation."""
+    here = node()
+    deadline = Deadline.after(here.deadline_seconds)
+    with closing(Database(here.control_dsn, deadline, here.database_retries)) as control:
+        yield control
+
+
+def tick_by_hand(operation: str | None, context: Context) -> dict[str, Any]:
+    """Do one unit of an operation (or of any), and return its report as JSON can hold it.
+
+    ``only_stuck`` beside it: whether nothing was done because all that is open is paused or failed.
+    """
+    from shared.jobs import reading
+
+    report = shape.report(_ticked(operation, context))
+    only_stuck = False
+    if report["job"] is None and report["code"] != Code.DATABASE_UNAVAILABLE:
+        with control_database() as control:
+            only_stuck = reading.open_jobs(control).only_stuck
+    return report | {"only_stuck": only_stuck}
 
 
 def scheduled_tick(operation: str, event: object, context: Context) -> dict[str, Any]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from handlers import shape
 from handlers.asking import TICK, asked
-from handlers.invocation import in_words, node, one_tick
-from shared.clock import Deadline
+from handlers.invocation import control_database, in_words, tick_by_hand
 from shared.db.audit import Signature
-from shared.db.connect import Database
-from shared.errors import Code
 from shared.jobs import reading, steer
 from shared.jobs.rules import Action
 from shared.operations import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from handlers.invocation import Context
 
 
@@ -33,24 +27,9 @@ def handler(event: object, context: Context) -> dict[str, Any]:
     wanted = asked(event)
     if wanted.action == TICK:
         registry.require(wanted.operation)
-        report = one_tick(wanted.operation, context)
-        idle = report["job"] is None and report["code"] != Code.DATABASE_UNAVAILABLE
-        return report | {"only_stuck": idle and _only_stuck()}
+        return tick_by_hand(wanted.operation, context)
     signature = Signature(wanted.actor, wanted.reason, wanted.revision)
-    with _control() as control:
+    with control_database() as control:
         job_id = reading.find(control, wanted.job)
         action, max_bytes = Action(wanted.action), wanted.max_bytes
         return shape.job(steer.act(control, job_id, action, signature, max_bytes=max_bytes))
-
-
-def _only_stuck() -> bool:
-    with _control() as control:
-        return reading.open_jobs(control).only_stuck
-
-
-@contextmanager
-def _control() -> Iterator[Database]:
-    here = node()
-    deadline = Deadline.after(here.deadline_seconds)
-    with closing(Database(here.control_dsn, deadline, here.database_retries)) as control:
-        yield control

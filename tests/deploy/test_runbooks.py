@@ -8,18 +8,23 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import botocore.loaders
 import botocore.model
 import pytest
+import typer
 from botocore import xform_name
+from typer.exceptions import TyperException
 
 from handlers.asking import TICK, asked
+from handlers.cli import app
 from tests.deploy import template
 from tests.deploy.image import ROOT
 from tests.deploy.test_how_to import commands
 
 PAGES = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+EVERY_PAGE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Options of the command line itself, and commands that are no call of an API.
 EVERYWHERE = {"query", "output", "cli-read-timeout", "cli-binary-format"}
 OF_THE_CLI = {
@@ -115,17 +120,47 @@ def test_every_event_for_an_operator_is_one_that_the_handler_takes(page: Path) -
             assert event.action == TICK or event.reason
 
 
+def parse(line: str) -> None:
+    """Let the real command line read a line, up to where the command would begin; raises what it refuses."""
+    command: Any = typer.main.get_command(app)
+    words = shlex.split(line, comments=True)[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    # A group without one of its commands reads as one that was asked for help.
+    assert not hasattr(command, "commands") or words[:1] == ["--version"], line
+    if words != ["--version"]:
+        command.make_context("tallystick", words)
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
+def test_every_command_line_of_ours_in_a_block_is_read_by_the_real_one(page: Path) -> None:
+    blocks = "\n".join(lines(page.read_text()))
+    for line in re.findall(r"(?:^|[|(] ?)(tallystick [a-z-][^|><)\n]*)", blocks, re.MULTILINE):
+        parse(line)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_ours_that_a_page_calls_is_one(page: Path) -> None:
-    known = commands()
+def test_every_command_line_of_ours_in_a_sentence_is_read_by_the_real_one(page: Path) -> None:
+    for line in re.findall(r"`(tallystick [a-z][^`]*)`", page.read_text()):
+        # The bare words of a command are its name.
+        if tuple(line.split()[1:]) not in commands():
+            parse(line)
+
+
+def test_a_command_line_with_an_option_that_there_is_not_is_no_command_line() -> None:
+    parse('tallystick jobs retry JOB --remote --reason "x"  # a comment')
+    for wrong in ("jobs retry JOB --remote", "tick --remotely", "jobs", "invoke archive -x", "doc"):
+        with pytest.raises((TyperException, AssertionError)):
+            parse(f"tallystick {wrong}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_asks_the_platform_itself_only_where_it_says_why_ours_will_not_do(
+    page: Path,
+) -> None:
     text = page.read_text()
-    called = [
-        *(line for line in lines(text) if line.startswith("tallystick ")),
-        *re.findall(r"`(tallystick [a-z][^`]*)`", text),
-    ]
-    for line in called:
-        words = shlex.split(line)[1:]
-        assert {tuple(words[:1]), tuple(words[:2])} & known, line
+    raw = [words for words in calls(page) if words[:2] == ["lambda", "invoke"]]
+    assert not raw or (page.stem == "stuck-job" and "only the AWS CLI" in text), page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
