@@ -6,15 +6,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from handlers.cli import run
+from shared.archive.opening import opened
 from shared.chain.verdict import Verdict
+from shared.db.connect import connect
 from shared.volume.directory import verified
 from tests.export.standby import standby_of
 from tests.kinds.drafts import execute
 from tests.operations.stage import copied, rows_in, wait_for
-from tests.postgres.reading import opening_of, paged
+from tests.postgres.reading import definition_of, opening_of, paged
 from tests.worlds import one
 
 NOTES = "SELECT * FROM note WHERE at < '2021-01-01'"
@@ -86,3 +89,31 @@ def test_a_standby_read_before_it_has_replayed_the_window_lacks_rows_in_silence(
         paged(dsn, opening_of(dsn, kind, "2021-01-01"), 1000) for dsn in (standby, empty_database)
     )
     assert set(on_primary) - set(on_standby) == {b"999\t2020-06-01\tcommitted before"}
+
+
+def test_a_standby_does_not_show_what_runs_on_its_primary(
+    standby: str, empty_database: str
+) -> None:
+    """A hole that is written down: what such a transaction brings in afterwards counts as late."""
+    kind = 'root = "public.fresh"\ntime = "at"'
+    execute(
+        empty_database, "CREATE TABLE fresh (id integer PRIMARY KEY, at timestamptz DEFAULT now())"
+    )
+    with psycopg.connect(empty_database) as slow:
+        slow.execute("INSERT INTO fresh VALUES (1)")
+        cutoff = one(empty_database, "SELECT clock_timestamp()::text")
+        execute(empty_database, "INSERT INTO fresh VALUES (2)")
+        wait_for(
+            lambda: one(standby, "SELECT pg_last_xact_replay_timestamp() > %s::timestamptz", cutoff)
+        )
+        with connect(standby) as connection:
+            opening = opened(
+                connection,
+                opening_of(standby, kind).shape,
+                definition_of(kind),
+                cutoff_at=cutoff,
+                namespace_value=None,
+            )
+        assert paged(standby, opening, 10) == []
+    wait_for(lambda: one(standby, "SELECT count(*) FROM fresh") == 2)
+    assert len(paged(standby, opening, 10)) == 1
