@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from shared.archive.source import SourceConnection
 from shared.aws import credential
+from shared.aws.client import answers, client
 from shared.db import embedded
 from shared.db.connect import Credentialed, connect
 from shared.errors import Code, Missing, Passing, Refused
+from shared.settings import Settings
 from tests.aws.account import Account, forget
 from tests.conftest import TEST_PG_BIN
 from tests.golden.scenario import Shell
@@ -40,6 +43,8 @@ wiring.control_dsn(load())
 sys.exit(any(name.startswith(("boto", "shared.aws")) for name in sys.modules))
 """
 URL = "postgresql://somebody@db.example:6432/jobs"
+# An API of AWS answers under some names that a resolver knows several addresses for; each may be tried.
+ADDRESSES = 4
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +213,30 @@ def test_a_service_that_cannot_be_reached_is_told_with_its_endpoint(
     with closing(SourceConnection(by_secret(None))) as source, pytest.raises(Passing) as passed:
         source.open()
     assert (passed.value.code, passed.value.params["cause"]) == ("EXPORT_FAILED", "AWS_UNAVAILABLE")
+
+
+def test_a_service_that_is_silent_is_given_up_twice_within_a_third_of_a_tick(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = client("secretsmanager").meta.config
+    attempts = config.retries["total_max_attempts"]
+    worst = attempts * (ADDRESSES * config.connect_timeout + config.read_timeout)
+    assert worst <= Settings.model_fields["deadline_seconds"].default / 3
+    # Connections are taken by the system, and nobody ever reads from them.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv(
+            "AWS_ENDPOINT_URL_SECRETS_MANAGER", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
+        service = client("secretsmanager", read_seconds=0.2)
+        with pytest.raises(Passing) as caught, answers("secretsmanager"):
+            service.get_secret_value(SecretId="db")
+        silent.settimeout(5)
+        for _ in range(attempts):
+            silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert (caught.value.code, caught.value.params["cause"]) == ("AWS_UNAVAILABLE", "unreachable")
 
 
 def test_a_token_is_made_for_each_connection_and_asks_nobody(

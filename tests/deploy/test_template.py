@@ -189,6 +189,14 @@ def test_what_failed_is_one_queue_and_what_was_not_delivered_another_and_neither
     assert not any("Events" in function for function in functions().values())
 
 
+def test_functions_are_reached_by_no_url_and_started_by_no_event() -> None:
+    sorts = {each["Type"] for each in template.template()["Resources"].values()}
+    reaching = ("AWS::Lambda::Url", "AWS::Lambda::Permission", "AWS::Lambda::EventSourceMapping")
+    assert not [sort for sort in sorts if sort in reaching or "Api" in sort or "CloudFront" in sort]
+    for function in functions().values():
+        assert function.keys().isdisjoint({"FunctionUrlConfig", "Events"})
+
+
 def test_a_new_account_deploys_without_concurrency_to_reserve() -> None:
     assert defaults()["ReservedConcurrency"] == -1
     reserved = {"Fn::If": ["Reserves", ref("ReservedConcurrency"), NOTHING]}
