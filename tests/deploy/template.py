@@ -99,6 +99,17 @@ def deployed(**given: str | int) -> dict[str, Json]:
     }
 
 
+def settings(**given: str | int) -> dict[str, str]:
+    """Return the settings that the functions of a deployment with these parameters have, by name."""
+    values = defaults() | given
+    chosen = _chosen(environment(), values)
+    return {
+        name: str(values[value["Ref"]] if isinstance(value, dict) else value)
+        for name, value in chosen.items()
+        if name.startswith("TALLYSTICK_")
+    }
+
+
 def refusals(**given: str | int) -> list[str]:
     """Return what the rules have against a deployment with these parameters, in their words."""
     values = defaults() | given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from shared import metrics
-from shared.errors import Code
+from shared.db.connect import Credentialed
+from shared.errors import Code, Refused
 from shared.jobs.model import Ending
-from shared.settings import LEASE_MARGIN, Settings
+from shared.settings import LEASE_MARGIN, Settings, load
+from shared.wiring import named_control, named_source
 from tests.deploy import template
 from tests.deploy.image import ROOT
 from tests.deploy.template import NOTHING, defaults, environment, functions, resources, statements
@@ -40,6 +43,15 @@ def ref(name: str) -> dict[str, str]:
 def taken(parameter: str) -> Callable[[str], object]:
     """Return what tells whether a parameter takes a value."""
     return re.compile(template.template()["Parameters"][parameter]["AllowedPattern"]).fullmatch
+
+
+def in_force(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
+    """Return the settings as a function of a deployment with these parameters reads them."""
+    for name in [name for name in os.environ if name.startswith("TALLYSTICK_")]:
+        monkeypatch.delenv(name)
+    for name, value in template.settings(**given).items():
+        monkeypatch.setenv(name, value)
+    return load()
 
 
 def setting(name: str) -> Any:  # noqa: ANN401 - as pydantic has it
@@ -421,6 +433,38 @@ def test_the_settings_of_a_deployment_without_a_credential_are_those_without_any
     for which in SIGNING_IN:
         assert f"{which}Policy" not in template.deployed()
         assert defaults()[f"{which}Secret"] == defaults()[f"{which}Iam"] == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"DatabaseUrl": URL}, []),
+        ({"DatabaseSecret": SECRET, "SourceSecret": SECRET}, ["database", "source"]),
+        ({"DatabaseUrl": URL, "DatabaseSecret": SECRET, "SourceUrl": URL}, ["database"]),
+        ({"DatabaseUrl": URL, "SourceUrl": URL, "SourceIam": USER}, ["source"]),
+        ({"DatabaseUrl": URL, "DatabaseIam": USER, "SourceSecret": SECRET}, ["database", "source"]),
+    ],
+)
+def test_what_a_deployment_says_of_signing_in_is_what_its_functions_do(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], kept: list[str]
+) -> None:
+    assert template.refusals(**given) == []
+    found = in_force(monkeypatch, StorageId="0" * 32, **given)
+    dsns = {"database": named_control(found), "source": named_source(found)}
+    assert [name for name, dsn in dsns.items() if isinstance(dsn, Credentialed)] == kept
+    assert (dsns["source"] is None) == (not given.keys() & {"SourceUrl", "SourceSecret"})
+
+
+@pytest.mark.parametrize("which", SIGNING_IN)
+def test_what_the_rules_refuse_would_be_refused_by_the_functions_too(
+    monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    both = {f"{which}Url": URL, f"{which}Secret": SECRET, f"{which}Iam": USER}
+    for given, problem in ((both, "iam_or_secret"), ({f"{which}Iam": USER}, "iam_needs_url")):
+        with pytest.raises(Refused) as caught:
+            in_force(monkeypatch, StorageId="0" * 32, **given)
+        name = f"TALLYSTICK_{which.upper()}_IAM"
+        assert caught.value.params["problems"] == [{"name": name, "problem": problem}]
 
 
 @pytest.mark.parametrize("which", SIGNING_IN)
