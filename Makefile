@@ -13,6 +13,9 @@ INFRA_READY = $(INFRA_VENV)/ready
 MINISTACK_VENV = .venv-ministack
 MINISTACK_BIN = $(MINISTACK_VENV)/bin
 MINISTACK_READY = $(MINISTACK_VENV)/ready
+LOCALSTACK_VENV = .venv-localstack
+LOCALSTACK_BIN = $(LOCALSTACK_VENV)/bin
+LOCALSTACK_READY = $(LOCALSTACK_VENV)/ready
 POSTGRES_15 ?= /usr/lib/postgresql/15/bin
 # More arguments for pytest, for example: make test ARGS="-k publish"
 ARGS ?=
@@ -24,7 +27,7 @@ TEST = TMPDIR=$(or $(ROOMY),$(TMPDIR),/tmp) $(BIN)/pytest -n 4
 SUITES = unit properties postgres operations golden reading restore style kinds export deploy remedies doctor tamper lambda aws soak emulators
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11
 
-.PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra localstack bench package lock clean
+.PHONY: help setup demo pictures test test-system test-nfs crash soak tools lint lint-infra localstack localstack-core bench package lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,12 +78,12 @@ $(WHEELS): $(READY) requirements/functions.txt requirements/runtime.txt
 	@touch $@
 
 test: $(READY) $(WHEELS) ## Run the tests that need Python and make only
-	$(TEST) -m "not system and not emulator" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
+	$(TEST) -m "not system and not emulator and not core" $(wildcard $(addprefix tests/,$(SUITES))) $(ARGS)
 
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries. What kills and cuts ticks is tried on the embedded Postgres, by make crash.
 test-system: $(READY) $(WHEELS) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest" --ignore=tests/crash tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest and not core" --ignore=tests/crash tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call.
 RESULTS ?= build/crash
@@ -157,7 +160,7 @@ lint-infra: $(INFRA_READY) ## Check the AWS template, image file, compose file, 
 	$(INFRA_BIN)/cfn-lint $(TRANSFORMED)
 	$(INFRA_BIN)/checkov --config-file infra/checkov.yaml --file $(TRANSFORMED)
 	$(INFRA_BIN)/hadolint --failure-threshold style infra/container/Containerfile
-	$(INFRA_BIN)/check-jsonschema --builtin-schema vendor.compose-spec infra/compose/compose.yaml
+	$(INFRA_BIN)/check-jsonschema --builtin-schema vendor.compose-spec infra/compose/compose.yaml localstack/compose.yaml
 	$(INFRA_BIN)/kubernetes-validate --strict infra/kubernetes/*.yaml
 	$(INFRA_BIN)/kubernetes-validate --strict -k $(KUBERNETES_OLDEST) infra/kubernetes/*.yaml
 	@set -eu; \
@@ -188,6 +191,28 @@ localstack: $(WHEELS) $(MINISTACK_READY) ## Deploy the AWS stack into an emulato
 	@$(MINISTACK_BIN)/python infra/transform.py $(EMULATED)
 	$(BIN)/pytest -s -m emulator tests/emulators $(ARGS)
 
+# The second pass is for crontab, which comes as source only: what builds it is in the lock, and has to be there first.
+$(LOCALSTACK_READY): requirements/localstack.txt
+	rm -f $(LOCALSTACK_READY)
+	@test -x $(LOCALSTACK_BIN)/python || "$(PYTHON)" -m venv --clear $(LOCALSTACK_VENV)
+	@echo "Installing the locked requirements of localstack-core"
+	@sed '/^crontab==/,/^ *# via/d' requirements/localstack.txt >$(LOCALSTACK_VENV)/wheels.txt
+	@$(LOCALSTACK_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r $(LOCALSTACK_VENV)/wheels.txt
+	@$(LOCALSTACK_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements/localstack.txt
+	@touch $(LOCALSTACK_READY)
+
+# The emulator wants the release of Python that the functions have, and finds it as make package does.
+PLATFORM_PYTHON = $$($(BIN)/python -c 'from infra.packaging import found; print(found(None) or "")')
+
+localstack-core: $(READY) ## Try secrets, queues and schedules on LocalStack's own core, without Docker (Python 3.13)
+	@found=$(PLATFORM_PYTHON); \
+	if [ -z "$$found" ]; then \
+	  echo "make localstack-core: nothing was tried, since LocalStack's core wants Python 3.13 and none was found"; \
+	else \
+	  $(MAKE) --no-print-directory PYTHON="$$found" $(LOCALSTACK_READY) && \
+	  $(BIN)/python -m localstack.core $(BIN)/pytest -n 2 tests/aws/test_credentials.py tests/aws/test_examining.py tests/aws/test_localstack.py tests/aws/test_seed.py $(ARGS); \
+	fi
+
 bench: $(READY) ## Measure against peers in one run
 	@if [ ! -f tests/bench/__main__.py ]; then echo "make bench: tests/bench is not there yet" >&2; exit 1; fi
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -208,8 +233,9 @@ lock: ## Lock requirements/*.txt anew from pyproject.toml
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group runtime -o requirements/runtime.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group infra -o requirements/infra.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --group ministack -o requirements/ministack.txt
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(patsubst 3.11,3.13,$(COMPILE)) --group localstack -o requirements/localstack.txt
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
-	rm -rf $(VENV) $(INFRA_VENV) $(MINISTACK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(INFRA_VENV) $(LOCALSTACK_VENV) $(MINISTACK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from localstack import certificate
+from localstack import certificate, server
+from localstack.server import ADDRESS
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / ".venv-ministack" / "bin" / "ministack"
-ADDRESS = "127.0.0.1"
 REGION = "eu-central-1"
-START_SECONDS = 60
-POLL_SECONDS = 0.1
-LOG_LINES = 20
 
 # In a namespace of mounts of its own, which goes with the process: the machine itself mounts nothing.
 MOUNT = """\
@@ -73,7 +67,7 @@ def running(place: Path, volume: Path, mount_path: str) -> Iterator[Emulator]:
     namespaces = _namespaces()
     mount = ("sh", "-euc", MOUNT, "sh", str(volume), mount_path)
     mounted = (*namespaces, *mount) if namespaces else ()
-    url = f"https://{ADDRESS}:{_free_port()}"
+    url = f"https://{ADDRESS}:{server.free_port()}"
     made = Emulator(url, place / "certificate.pem", place / "log", bool(namespaces))
     key = place / "key.pem"
     certificate.make(made.certificate, key, ADDRESS)
@@ -88,13 +82,13 @@ def running(place: Path, volume: Path, mount_path: str) -> Iterator[Emulator]:
             start_new_session=True,
         )
     try:
-        _wait(made, process)
+        trusted = ssl.create_default_context(cafile=made.certificate)
+        address = urlsplit(url).netloc
+        server.wait(process, made.log, lambda: HTTPSConnection(address, timeout=5, context=trusted))
         yield made
     finally:
         # Functions are of its session; where it has a namespace of processes, none can leave that either.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        server.end(process)
 
 
 def bootstrap(interpreter: str, client: Path) -> str:
@@ -134,23 +128,3 @@ def _environment(emulator: Emulator, key: Path, place: Path) -> dict[str, str]:
         "TZ": "UTC",
         "USE_SSL": "1",
     }
-
-
-def _free_port() -> int:
-    with socket.create_server((ADDRESS, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _wait(emulator: Emulator, process: subprocess.Popen[bytes]) -> None:
-    trusted = ssl.create_default_context(cafile=emulator.certificate)
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        connection = HTTPSConnection(urlsplit(emulator.url).netloc, timeout=5, context=trusted)
-        with suppress(OSError), closing(connection):
-            connection.request("GET", "/_localstack/health")
-            connection.getresponse()
-            return
-        time.sleep(POLL_SECONDS)
-    lines = emulator.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-    raise RuntimeError("The emulator did not come up:\n" + "\n".join(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
@@ -22,6 +23,9 @@ from shared.aws import client, credential
 REGION = "eu-central-1"
 ACCOUNT = "123456789012"
 HERE = ("127.0.0.1", "::1")
+# An emulator that runs around the tests, where an access key of twelve digits is the number of an account.
+AROUND = os.environ.get("TALLYSTICK_TEST_AWS_URL")
+numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class Account:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """Serve an account on a port of this machine and yield its URL."""
+    """Serve an account on a port of this machine and yield its URL; where there is one around, that."""
+    if AROUND:
+        yield AROUND
+        return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -58,16 +65,12 @@ def served() -> Iterator[str]:
 
 @contextmanager
 def entered(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
-    """Empty the account and make it the one that this process, and those it starts, know of."""
-    parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port)
-    with closing(connection):
-        connection.request("POST", "/moto-api/reset")
-        assert connection.getresponse().status == HTTPStatus.OK
+    """Make an empty account the one that this process, and those it starts, know of."""
+    key = _emptied(url)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in {
-        "ACCESS_KEY_ID": "test",
+        "ACCESS_KEY_ID": key,
         "CONFIG_FILE": os.devnull,
         "DEFAULT_REGION": REGION,
         "EC2_METADATA_DISABLED": "true",
@@ -81,6 +84,18 @@ def entered(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         yield Account(url)
     finally:
         forget()
+
+
+def _emptied(url: str) -> str:
+    """Return the access key of an account with nothing in it."""
+    if url == AROUND:
+        return f"{os.getpid() % 10**6:06}{next(numbers):06}"
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port)
+    with closing(connection):
+        connection.request("POST", "/moto-api/reset")
+        assert connection.getresponse().status == HTTPStatus.OK
+    return "test"
 
 
 def forget() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -72,6 +72,11 @@ def defaults() -> Json:
         for name, each in template()["Parameters"].items()
         if "Default" in each
     }
+
+
+def taken(parameter: str) -> Callable[[str], object]:
+    """Return what tells whether a parameter takes a value."""
+    return re.compile(template()["Parameters"][parameter]["AllowedPattern"]).fullmatch
 
 
 def statements(document: Json) -> list[Json]:

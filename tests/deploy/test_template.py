@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +18,15 @@ from shared.settings import LEASE_MARGIN, Settings, load
 from shared.wiring import named_control, named_source
 from tests.deploy import template
 from tests.deploy.image import ROOT
-from tests.deploy.template import NOTHING, defaults, environment, functions, resources, statements
+from tests.deploy.template import (
+    NOTHING,
+    defaults,
+    environment,
+    functions,
+    resources,
+    statements,
+    taken,
+)
 
 TICKING = {"Archive", "Scan", "Prune"}
 BY_HAND = {"Operate", "Migrate"}
@@ -38,11 +45,6 @@ SIGNING_IN = {
 
 def ref(name: str) -> dict[str, str]:
     return {"Ref": name}
-
-
-def taken(parameter: str) -> Callable[[str], object]:
-    """Return what tells whether a parameter takes a value."""
-    return re.compile(template.template()["Parameters"][parameter]["AllowedPattern"]).fullmatch
 
 
 def in_force(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
