@@ -101,6 +101,42 @@ def test_every_parameter_output_function_and_alarm_that_a_page_names_is_there(pa
         assert f"${{AWS::StackName}}-{name}" in functions
 
 
+def given(page: Path) -> list[dict[str, str]]:
+    """Return the parameters of each deployment on a page, and each that a sentence gives a value."""
+    found = [
+        words[words.index("--parameter-overrides") + 1 :]
+        for words in calls(page)
+        if words[1] == "deploy"
+    ]
+    found += [
+        shlex.split(text) for text in re.findall(r"`([A-Z][A-Za-z]+=[^`]*)`", page.read_text())
+    ]
+    return [dict(each.split("=", 1) for each in pairs) for pairs in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_value_that_a_page_gives_a_parameter_is_one_that_it_takes(page: Path) -> None:
+    parameters = template.template()["Parameters"]
+    for values in given(page):
+        for name, value in values.items():
+            pattern, allowed = (
+                parameters[name].get(f"Allowed{what}") for what in ("Pattern", "Values")
+            )
+            # What only the reader knows is left open.
+            if "…" not in value:
+                assert pattern is None or re.fullmatch(pattern, value), (name, value)
+                assert allowed is None or value in allowed, (name, value)
+
+
+def test_the_first_deployment_is_refused_by_no_rule() -> None:
+    (page,) = [page for page in PAGES if page.stem == "first-deploy"]
+    first = max(given(page), key=len)
+    assert {"DatabaseIam", "SourceIam", "KindsFile"} < first.keys()
+    assert template.refusals(**first) == []
+    by_secret = {name.replace("Iam", "Secret"): value for name, value in first.items()}
+    assert template.refusals(**by_secret) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_an_invocation_by_hand_is_made_once_and_waited_for(page: Path) -> None:
     for block in lines(page.read_text()):
