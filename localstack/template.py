@@ -7,6 +7,7 @@ from typing import Any
 Json = dict[str, Any]
 
 FUNCTION = "AWS::Lambda::Function"
+EVENTS = "AWS::Lambda::EventInvokeConfig"
 ALARM = "AWS::CloudWatch::Alarm"
 # The runtime that starts a program of the package's own, and so the real client of the platform's runtime.
 OWN_RUNTIME = "provided.al2023"
@@ -18,7 +19,7 @@ def runnable(transformed: Json, root: str | None = None) -> Json:
     With ``root`` the volume is that directory, because nothing can be mounted here.
     """
     resources = {
-        name: _function(resource, root) if resource["Type"] == FUNCTION else resource
+        name: _resource(resource, root)
         for name, resource in transformed["Resources"].items()
         # The emulator takes no alarm over an expression of metrics, and stops the whole stack for one.
         if not (resource["Type"] == ALARM and "Metrics" in resource["Properties"])
@@ -34,6 +35,15 @@ def mount_paths(transformed: Json) -> set[str]:
         if resource["Type"] == FUNCTION
         for mount in resource["Properties"].get("FileSystemConfigs", ())
     }
+
+
+def _resource(resource: Json, root: str | None) -> Json:
+    if resource["Type"] == FUNCTION:
+        return _function(resource, root)
+    if resource["Type"] == EVENTS:
+        # The emulator knows the rule of an alias, and goes by that of the version behind it.
+        return resource | {"Properties": resource["Properties"] | {"Qualifier": "$LATEST"}}
+    return resource
 
 
 def _function(resource: Json, root: str | None) -> Json:

@@ -25,6 +25,7 @@ BUCKET, PACKAGE = "packages", "tallystick.zip"
 STACK = "shop"
 STACK_SECONDS = 60
 POLL_SECONDS = 0.2
+BEGUN = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,32 @@ class Account:
         )
         return Answered(done.returncode, done.stdout, done.stderr)
 
+    def answer(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+        """Run the program, which must succeed, and return the document that it answers with."""
+        answered = self.command(*arguments, "--json")
+        assert answered.code == 0, answered
+        return answered.json()
+
+    def secret(self, name: str, user: str, password: str) -> str:
+        """Make a secret, or give it another value, and return its ARN."""
+        service, text = (
+            self.owner("secretsmanager"),
+            json.dumps({"username": user, "password": password}),
+        )
+        if name in {each["Name"] for each in service.list_secrets()["SecretList"]}:
+            return str(service.put_secret_value(SecretId=name, SecretString=text)["ARN"])
+        return str(service.create_secret(Name=name, SecretString=text)["ARN"])
+
+    def log(self, function: str) -> list[str]:
+        """Return the lines that a function of the stack logged, in order."""
+        service, group = self.owner("logs"), f"/aws/lambda/{STACK}-{function}"
+        pages = service.get_paginator("filter_log_events").paginate(logGroupName=group)
+        return [each["message"] for page in pages for each in page["events"]]
+
+    def ticks(self, function: str) -> list[dict[str, Any]]:
+        """Return the log lines of ticks of a function of the stack."""
+        return [json.loads(line) for line in self.log(function) if '"message":"tick"' in line]
+
     def outputs(self) -> dict[str, str]:
         """Return the outputs of the stack."""
         (found,) = self.owner("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
@@ -87,6 +114,11 @@ def package(zipped: Path, bootstrap: str, place: Path) -> Path:
     with zipfile.ZipFile(made, "a") as file:
         file.writestr("bootstrap", bootstrap)
     return made
+
+
+def say(text: str) -> None:
+    """Tell whoever watches what happens, and when."""
+    print(f"  {time.monotonic() - BEGUN:5.1f} s  {text}", flush=True)  # noqa: T201 - it is there to be read
 
 
 def deploy(account: Account, zipped: Path, root: str | None, parameters: Mapping[str, str]) -> None:

@@ -23,6 +23,10 @@ STACK: dict[str, Any] = {
             },
             "DependsOn": "AccessPoint",
         },
+        "Events": {
+            "Type": "AWS::Lambda::EventInvokeConfig",
+            "Properties": {"Qualifier": "live", "MaximumRetryAttempts": 0},
+        },
         "AccessPoint": {"Type": "AWS::EFS::AccessPoint", "Properties": {"PosixUser": {}}},
         "Plain": {"Type": "AWS::CloudWatch::Alarm", "Properties": {"MetricName": "Duration"}},
         "Calculated": {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": []}},
@@ -31,10 +35,11 @@ STACK: dict[str, Any] = {
 }
 
 
-def test_a_function_runs_under_the_real_client_and_is_otherwise_as_it_was() -> None:
+def test_nothing_is_different_but_what_the_emulator_cannot_run() -> None:
     expected = deepcopy(STACK)
     del expected["Resources"]["Calculated"]
     expected["Resources"]["Archive"]["Properties"]["Runtime"] = "provided.al2023"
+    expected["Resources"]["Events"]["Properties"]["Qualifier"] = "$LATEST"
     assert runnable(STACK) == expected
 
 
