@@ -81,7 +81,7 @@ def tick_by_hand(operation: str | None, context: Context) -> dict[str, Any]:
     """
     from shared.jobs import reading
 
-    report = shape.report(_ticked(operation, context))
+    report = shape.report(_ticked(operation, {}, context))
     only_stuck = False
     if report["job"] is None and report["code"] != Code.DATABASE_UNAVAILABLE:
         with control_database() as control:
@@ -92,15 +92,16 @@ def tick_by_hand(operation: str | None, context: Context) -> dict[str, Any]:
 def scheduled_tick(operation: str, event: object, context: Context) -> dict[str, Any]:
     """Do one unit of an operation, ask for one more tick where it leaves work, and return its report.
 
-    Of the event, only how many ticks in a row were asked for so far matters.
+    Of the event, only how many ticks in a row were asked for so far matters; when it was meant to come is
+    logged.
     """
-    report = _ticked(operation, context)
+    report = _ticked(operation, event, context)
     following.follow_up(report, event, context, configured().follow_up_ticks)
     return shape.report(report)
 
 
-def _ticked(operation: str | None, context: Context) -> Report:
+def _ticked(operation: str | None, event: object, context: Context) -> Report:
     seconds_left = context.get_remaining_time_in_millis() / 1000
     report = tick(node(), Wanted(operation, seconds_left=seconds_left))
-    observing.observed(report, context)
+    observing.observed(report, event, context)
     return report

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from shared.tick import Report
 
 NAMESPACE = "Tallystick"
+# What a schedule says of its event, and longer than any of it is.
+SAID = ("scheduled_time", "execution_id", "attempt_number")
+SAID_MAX_CHARS = 64
 # The first invocation of a process is the one that pays for its start.
 invocations = itertools.count()
 
@@ -33,9 +36,10 @@ def require() -> None:
         raise Refused(Code.AWS_EXTRA_MISSING) from error
 
 
-def observed(report: Report, context: object) -> None:
+def observed(report: Report, event: object, context: object) -> None:
     """Write the line of a tick to standard error and its metrics to standard output."""
     keys = {
+        **said(event),
         "cold_start": next(invocations) == 0,
         "function_name": getattr(context, "function_name", None),
         "function_memory_size": getattr(context, "memory_limit_in_mb", None),
@@ -53,6 +57,16 @@ def observed(report: Report, context: object) -> None:
         for metric in group:
             blob.add_metric(metric.name, str(metric.unit), metric.value)
         blob.flush_metrics()
+
+
+def said(event: object) -> dict[str, str | None]:
+    """Return what a schedule says of an event; anything else in its place is nothing."""
+    members = event if isinstance(event, dict) else {}
+    texts = {name: members.get(name) for name in SAID}
+    return {
+        name: text if isinstance(text, str) and len(text) <= SAID_MAX_CHARS else None
+        for name, text in texts.items()
+    }
 
 
 def _blob() -> AmazonCloudWatchEMFProvider:

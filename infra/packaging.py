@@ -140,7 +140,8 @@ def _zipped(tree: Path, path: Path) -> Path:
     return path
 
 
-def _line(path: Path) -> str:
+def line(path: Path) -> str:
+    """Return what is told of a zip: its name, its size, what it unpacks to, its digest."""
     with zipfile.ZipFile(path) as made:
         unpacked = sum(each.file_size for each in made.infolist())
     packed, digest = path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
@@ -179,7 +180,7 @@ def main() -> None:
     given = {"kinds.toml": asked.kinds, "certificates.pem": asked.certificates}
     along = {name: path for name, path in given.items() if path is not None}
     for target in wanted:
-        print(_line(pack(target, along, asked.to)), flush=True)
+        print(line(pack(target, along, asked.to)), flush=True)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ def test_a_tick_leaves_one_line_and_metrics(archive: Platform) -> None:
         assert (line["level"], line["service"], line["cold_start"]) == ("INFO", "tallystick", cold)
         assert line["job"] == answer.payload["job"]["id"]
         assert (line["generation"], line["unit"], line["outcome"]) == (unit, unit, "progressed")
+        assert {name: line[name] for name in SCHEDULED} == SCHEDULED
         assert line["function_name"] == "tallystick"
         assert line["function_arn"].endswith(":function:tallystick:live")
         assert line["function_memory_size"] == "1024"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _imp
+import hashlib
 import json
 import platform
 import re
@@ -84,8 +85,11 @@ def target(request: pytest.FixtureRequest) -> packaging.Target:
 
 
 @pytest.mark.system
-def test_two_builds_are_the_same_bytes(workshop: Workshop) -> None:
-    first, second = workshop.package("local"), workshop.package("local", times=2)
+@pytest.mark.parametrize("name", ["local", "arm64"])
+def test_two_builds_are_the_same_bytes(workshop: Workshop, name: str) -> None:
+    if name != "local" and packaging.found(None) is None:
+        pytest.skip("there is no Python 3.13 here to compile for the platform")
+    first, second = workshop.package(name), workshop.package(name, times=2)
     assert first != second
     assert first.read_bytes() == second.read_bytes()
 
@@ -102,6 +106,8 @@ def test_a_package_holds_what_functions_need_and_nothing_else(
     ours = [name for name in names if name.startswith(("handlers/", "shared/"))]
     assert [name for name in ours if "cli" in name.split("/") or "embedded" in name] == []
     assert [name for name in names if name.endswith(("/RECORD", "/INSTALLER"))] == []
+    described = {name.split("/")[2] for name in names if re.match("botocore/data/[^/]+/", name)}
+    assert described == packaging.SERVICES
 
 
 def test_compiled_code_of_a_package_is_for_its_machine_and_release(
@@ -142,6 +148,18 @@ def test_every_module_has_bytecode_that_is_believed_without_a_look_at_times(
             hashed = _imp.source_hash(int.from_bytes(header[:4], "little"), file.read(name))
             assert header[8:] == hashed
     assert "handlers/archive.py" in sources
+
+
+def test_what_is_told_of_a_package_are_its_sizes_and_its_digest(workshop: Workshop) -> None:
+    zipped = workshop.package("local")
+    name, *sizes, unpacked, digest = packaging.line(zipped).split()
+    assert (name, unpacked) == (zipped.name, "unpacked")
+    assert digest == hashlib.sha256(zipped.read_bytes()).hexdigest()
+    packed = zipped.stat().st_size / 1e6
+    whole = sum(
+        each.stat().st_size for each in workshop.unpacked("local").rglob("*") if each.is_file()
+    )
+    assert sizes == [f"{packed:.1f}", "MB,", f"{whole / 1e6:.1f}"]
 
 
 def test_a_package_ticks_from_its_own_folder(shell: Shell, workshop: Workshop) -> None:

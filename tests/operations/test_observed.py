@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from handlers import observing
 from shared.tick import PHASES
 from tests.golden.scenario import Shell
 from tests.operations import emf
@@ -28,7 +29,7 @@ class Context:
         return 60000
 
 for _ in range(int(sys.argv[1])):
-    print("ANSWER", json.dumps(archive.handler({}, Context())))
+    print("ANSWER", json.dumps(archive.handler(json.loads(sys.argv[2]), Context())))
 """
 WITHOUT = "import sys\nsys.modules['{module}'] = None\n"
 SECRET = "a-password"
@@ -45,9 +46,11 @@ def python(program: str, *arguments: str, **setenv: str) -> subprocess.Completed
     )
 
 
-def invoked(times: int, **setenv: str) -> tuple[list[dict[str, Any]], list[str]]:
+def invoked(
+    times: int, event: object = None, **setenv: str
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Invoke the handler in a process of its own; return its log lines and its lines of metrics."""
-    done = python(INVOKE, str(times), **setenv)
+    done = python(INVOKE, str(times), json.dumps(event), **setenv)
     assert done.returncode == 0, done.stderr
     blobs = [line for line in done.stdout.splitlines() if not line.startswith("ANSWER")]
     return [json.loads(line) for line in done.stderr.splitlines()], blobs
@@ -75,6 +78,17 @@ def test_an_invocation_writes_one_line_with_the_keys_of_powertools(shell: Shell)
     assert (second["roots"], second["rows"], second["generation"]) == (20, 60, 2)
     assert list(second["phases"]) == list(PHASES)
     assert sum(second["phases"].values()) == pytest.approx(second["seconds"], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "event", [{}, [], "x", {"scheduled_time": ["row"], "execution_id": "x" * 65}]
+)
+def test_a_line_repeats_nothing_of_an_event_but_what_a_schedule_says(
+    shell: Shell, event: object
+) -> None:
+    ((line,), _) = invoked(1, event)
+    assert [name for name in observing.SAID if name in line] == []
+    assert "code" not in line
 
 
 def test_what_an_invocation_measures_is_in_the_embedded_metric_format(shell: Shell) -> None:
@@ -122,7 +136,7 @@ def test_a_line_is_as_loud_as_what_it_tells_and_never_tells_a_secret(
 def test_without_powertools_an_invocation_is_refused_before_it_does_anything(
     shell: Shell, database: str
 ) -> None:
-    done = python(WITHOUT.format(module="aws_lambda_powertools") + INVOKE, "1")
+    done = python(WITHOUT.format(module="aws_lambda_powertools") + INVOKE, "1", "{}")
     assert "AWS_EXTRA_MISSING" in done.stderr
     assert rows(database, "SELECT FROM tallystick.job") == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handlers import log
+from handlers import log, observing
 from shared.jobs.model import Ending, Outcome
 from shared.metrics import MEASURES
 from shared.settings import Settings
@@ -38,5 +38,5 @@ def test_every_metric_is_in_the_reference_as_it_is_and_no_other() -> None:
 
 def test_every_phase_outcome_and_key_of_the_log_line_is_in_the_reference() -> None:
     text = METRICS.read_text("utf-8")
-    names = [*PHASES, *map(str, Ending), *log.fields(Report(Outcome(Ending.IDLE)))]
+    names = [*PHASES, *map(str, Ending), *log.fields(Report(Outcome(Ending.IDLE))), *observing.SAID]
     assert [name for name in names if f"`{name}`" not in text] == []
