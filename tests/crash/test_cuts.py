@@ -10,10 +10,11 @@ from shared.jobs.model import Ending
 from tests.crash import record
 from tests.crash.conftest import Grounds
 from tests.crash.cutting import led, points, through, told, units, untrue
+from tests.crash.extent import EVERY
 from tests.crash.trial import Ground, recover, sessions_end
 from tests.crash.wire import AFTER, BEFORE, TORN, Cut, wire
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 # Every connection of every operation's tick.
 PLACES = (
@@ -63,14 +64,14 @@ def sweep(here: Ground, world: str, link: str, every: int) -> list[str]:
 def test_cut_at_every_message_of_a_tick_nothing_is_lost_or_doubled_and_it_is_told_rightly(
     grounds: Grounds, world: str, link: str
 ) -> None:
-    assert sweep(grounds(world), world, link, every=1) == []
+    assert sweep(grounds(world), world, link, EVERY) == []
 
 
 @pytest.mark.parametrize(("world", "link"), PLACES)
 def test_cut_at_some_messages_of_a_tick_nothing_is_lost_or_doubled_and_it_is_told_rightly(
     grounds: Grounds, world: str, link: str
 ) -> None:
-    assert sweep(grounds(world), world, link, every=SOME) == []
+    assert sweep(grounds(world), world, link, SOME) == []
 
 
 def test_a_connection_cut_in_the_middle_of_a_copy_is_tried_again(grounds: Grounds) -> None:

@@ -13,13 +13,14 @@ from shared.messages import words
 from tests.crash import record
 from tests.crash.batch_file import Unreadable, parsed
 from tests.crash.conftest import Grounds
+from tests.crash.extent import EVERY
 from tests.crash.follow import SOCKET, Act
 from tests.crash.inject import Run
 from tests.crash.mould import THOROUGH, WORLDS
 from tests.crash.scene import Scene
 from tests.crash.trial import Ground, recover
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,14 @@ def failed(here: Ground, act: Act) -> tuple[bool, list[str]]:
 
 
 def sweep(here: Ground, world: str, kind: str) -> list[str]:
-    """Let every call of a kind fail in every way, until a run finishes untouched."""
+    """Let the calls of a kind fail in every way, until a run finishes untouched."""
     faults: list[str] = []
     ways = [("fail", number) for number in FAULTS[kind].instead]
     ways += [("fail-after", number) for number in FAULTS[kind].after]
     if world != THOROUGH:
         ways = [(how, number) for how, number in ways if number in TELLING]
     trials = 0
-    for nth in itertools.count(1):
+    for nth in itertools.count(1, EVERY):
         for how, number in ways:
             found, more = failed(here, Act(kind, nth, how, number))
             if not found:

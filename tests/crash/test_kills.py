@@ -10,11 +10,12 @@ import pytest
 from shared.operations.registry import OPERATIONS
 from tests.crash import record
 from tests.crash.conftest import Grounds
+from tests.crash.extent import EVERY
 from tests.crash.follow import Act
 from tests.crash.mould import THOROUGH, WORLDS
 from tests.crash.trial import Ground, recover
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 # What changes the volume or talks to the database: killed before and after it.
 CHANGING = (
@@ -53,18 +54,19 @@ def killed(here: Ground, act: Act) -> tuple[bool, list[str]]:
 
 
 def sweep(here: Ground, world: str, kind: str) -> list[str]:
-    """Kill before and after every call of a kind, until a run finishes untouched."""
+    """Kill before and after the calls of a kind, until a run finishes untouched."""
     faults: list[str] = []
     # To speak is to be heard or not: killed after it is killed before the next call.
     before_only = kind in TALK and world != THOROUGH
     ways = ("kill-before",) if before_only else ("kill-before", "kill-after")
-    for nth in itertools.count(1):
+    trials = 0
+    for nth in itertools.count(1, EVERY):
         for how in ways:
             found, more = killed(here, Act(kind, nth, how))
             if not found:
-                trials = len(ways) * (nth - 1)
                 record.keep(record.Line("kill", world, kind, trials, trials, faults))
                 return faults
+            trials += 1
             faults += more
     raise AssertionError(kind)
 

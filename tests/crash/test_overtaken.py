@@ -9,14 +9,15 @@ import pytest
 from shared.jobs.model import Ending
 from tests.crash import record
 from tests.crash.conftest import Grounds
+from tests.crash.extent import share
 from tests.crash.follow import Act
 from tests.crash.inject import Launcher, Run, launcher, stands
 from tests.crash.scene import Scene
-from tests.crash.test_zombies import NO_LOCK, boundaries_of
+from tests.crash.test_zombies import NO_LOCK, SHARES, boundaries_of
 from tests.crash.trial import Ground, recover
 from tests.operations import stage
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 # Its file is written and its bytes are set aside; all that is missing is the name.
 BEFORE_ITS_NAME = Act("linkat", 2, "hold")
@@ -64,16 +65,16 @@ def test_beside_its_successor_a_process_names_no_file(
 
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("at", range(SHARES))
 def test_wherever_the_successor_stands_nothing_is_lost_or_doubled(
-    grounds: Grounds, successor: Launcher, share: int
+    grounds: Grounds, successor: Launcher, at: int
 ) -> None:
     here = grounds("archive")
     with here.world() as world:
         calls = succeeded(here, world, successor).calls
     faults: list[str] = []
     trials = 0
-    for act in boundaries_of(calls)[share::4]:
+    for act in boundaries_of(calls)[share(at, SHARES)]:
         tried, more = overtaken(here, successor, act)
         trials += tried
         faults += more

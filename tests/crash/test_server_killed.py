@@ -13,6 +13,7 @@ import pytest
 from tests.crash import record
 from tests.crash.cluster import Cluster, running
 from tests.crash.cutting import Point, points, through, told, units, untrue
+from tests.crash.extent import EVERY
 from tests.crash.trial import Ground, ground, recover, sessions_end
 from tests.crash.wire import AFTER, ANSWERED, BEFORE, Cut, wire
 from tests.worlds import control, one
@@ -92,7 +93,7 @@ def test_a_session_killed_in_a_tick_takes_the_server_down_and_nothing_with_it(
 def test_a_server_killed_at_every_exchange_of_a_tick_has_kept_what_it_said(
     here: Ground, cluster: Cluster, link: str
 ) -> None:
-    assert sweep(here, cluster, link, "kill", 1) == []
+    assert sweep(here, cluster, link, "kill", EVERY) == []
 
 
 UNHURRIED = """

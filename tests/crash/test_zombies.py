@@ -19,6 +19,7 @@ from shared.jobs.model import Ending, Job, State
 from shared.jobs.rules import Action
 from tests.crash import record
 from tests.crash.conftest import Grounds
+from tests.crash.extent import share
 from tests.crash.follow import Act
 from tests.crash.inject import Run, stands
 from tests.crash.judge import Allowed
@@ -28,7 +29,7 @@ from tests.crash.trial import Ground, recover
 from tests.operations import stage
 from tests.worlds import rows
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 NO_LOCK = Act("fcntl", 1, "lie")
 # A call that only looks is no boundary: between it and the one before, nothing has changed for anybody.
@@ -221,27 +222,27 @@ HAUNTINGS = [
 
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("at", range(SHARES))
 @pytest.mark.parametrize(("world", "what"), HAUNTINGS)
 def test_a_process_that_lost_its_claim_changes_nothing(
-    grounds: Grounds, world: str, what: str, share: int
+    grounds: Grounds, world: str, what: str, at: int
 ) -> None:
     here = grounds(world)
-    at = boundaries(here)[share::SHARES]
-    assert sweep(world, what, lambda act: haunted(here, act, what), at) == []
+    stops = boundaries(here)[share(at, SHARES)]
+    assert sweep(world, what, lambda act: haunted(here, act, what), stops) == []
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("at", range(SHARES))
 @pytest.mark.parametrize("world", WORLDS)
 def test_while_a_process_stands_still_others_wait_and_lose_nothing(
-    grounds: Grounds, world: str, share: int
+    grounds: Grounds, world: str, at: int
 ) -> None:
     here = grounds(world)
-    stride = SHARES if world == THOROUGH else FEWER * SHARES
-    at = boundaries(here)[share::stride]
-    assert sweep(world, "busy", lambda act: kept_waiting(here, act), at) == []
+    shares = SHARES if world == THOROUGH else FEWER * SHARES
+    stops = boundaries(here)[share(at, shares)]
+    assert sweep(world, "busy", lambda act: kept_waiting(here, act), stops) == []
 
 
 # Where an archive changes the volume or what is recorded.
