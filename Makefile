@@ -83,7 +83,7 @@ test: $(READY) $(WHEELS) ## Run the tests that need Python and make only
 # `server` marks every test that talks to a Postgres (set in tests/conftest.py): all of them run again on the oldest
 # server a supported Debian carries, a quick selection of what make crash does among them.
 test-system: $(READY) $(WHEELS) tools ## Run the Postgres tests on Debian's Postgres 15, and those that need system tools
-	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest and not core" tests $(ARGS)
+	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest and not core and not emulator" tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call; and to try one point in so many
 # of each kind only (3 or 7: see tests/crash/extent.py).
@@ -133,16 +133,22 @@ tools:
 	  echo "Install them with: apt-get install$$missing" >&2; exit 1; \
 	fi
 
-lint: $(READY) ## Check style, types and the direction of imports
+# The template as a deployment sees it: more is found in it than in what it is made from.
+TRANSFORMED = build/infra/template.json
+
+lint: $(READY) $(INFRA_READY) ## Check style, types, the direction of imports and the AWS template
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(INFRA_BIN)/python infra/transform.py $(TRANSFORMED)
+	$(INFRA_BIN)/cfn-lint $(TRANSFORMED)
+	$(INFRA_BIN)/checkov --config-file infra/checkov.yaml --file $(TRANSFORMED)
 
 $(INFRA_READY): requirements/infra.txt $(READY)
 	rm -f $(INFRA_READY)
 	@test -x $(INFRA_BIN)/python || $(BIN)/python -m venv --clear $(INFRA_VENV)
-	@echo "Installing the locked requirements of lint-infra"
+	@echo "Installing the locked requirements of what checks infra/"
 	@$(INFRA_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements/infra.txt
 	@touch $(INFRA_READY)
 
@@ -153,15 +159,9 @@ UNITS = infra/systemd/tallystick-tick.service infra/systemd/tallystick-tick.time
 # A service must score at most this, in tenths of the exposure (0 to 100).
 EXPOSURE_MAX = 20
 
-# The template as a deployment sees it: more is found in it than in what it is made from.
-TRANSFORMED = build/infra/template.json
-
-lint-infra: $(INFRA_READY) ## Check the AWS template, image file, compose file, units, Kubernetes examples (needs systemd-analyze)
+lint-infra: $(INFRA_READY) ## Check image file, compose files, units, Kubernetes examples (needs systemd-analyze)
 	@command -v systemd-analyze >/dev/null 2>&1 || { \
 	  echo "make lint-infra: systemd-analyze is missing: apt-get install systemd" >&2; exit 1; }
-	$(INFRA_BIN)/python infra/transform.py $(TRANSFORMED)
-	$(INFRA_BIN)/cfn-lint $(TRANSFORMED)
-	$(INFRA_BIN)/checkov --config-file infra/checkov.yaml --file $(TRANSFORMED)
 	$(INFRA_BIN)/hadolint --failure-threshold style infra/container/Containerfile
 	$(INFRA_BIN)/check-jsonschema --builtin-schema vendor.compose-spec infra/compose/compose.yaml localstack/compose.yaml
 	$(INFRA_BIN)/kubernetes-validate --strict infra/kubernetes/*.yaml
