@@ -33,6 +33,8 @@ def test_every_old_row_is_in_the_archives_once_and_none_is_gone_from_the_shop(
 
 def test_the_schedule_alone_moves_thousands_of_rows(run: Run) -> None:
     moved = [tick for tick in run.scheduled if tick["rows"]]
+    # As the schedule's event has it: the emulator fills nothing in.
+    assert {tick["scheduled_time"] for tick in moved} == {"<aws.scheduler.scheduled-time>"}
     assert {tick["kind"] for tick in moved} == {KILLED, TIGHT}
     assert sum(tick["roots"] for tick in moved) == 2 * ORDERS
     assert sum(tick["rows"] for tick in moved) == 2 * 3 * ORDERS
