@@ -86,7 +86,7 @@ test-system: $(READY) $(WHEELS) tools ## Run the Postgres tests on Debian's Post
 	TALLYSTICK_TEST_PG_BIN=$(POSTGRES_15) $(TEST) -m "(server or system) and not sweep and not guest and not core and not emulator" tests $(ARGS)
 
 # Where the sweeps leave what they tried, one JSON line for each kind of call; and to try one point in so many
-# of each kind only (3 or 7: see tests/crash/extent.py).
+# of each kind only (7, say: see tests/crash/extent.py).
 RESULTS ?= build/crash
 EVERY ?= 1
 

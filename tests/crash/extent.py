@@ -2,7 +2,7 @@
 
 The first of each kind is always among them, so a smaller sweep tries every kind of fault all the same.
 A number that has no divisor in common with the ways of failing at one point (2 and 5) and the bits of a byte,
-3 for one, gives all of them their turn.
+7 for one, gives all of them their turn.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from shared.jobs.model import Ending, Job, State
 from shared.jobs.rules import Action
 from tests.crash import record
 from tests.crash.conftest import Grounds
-from tests.crash.extent import share
+from tests.crash.extent import EVERY, share
 from tests.crash.follow import Act
 from tests.crash.inject import Run, stands
 from tests.crash.judge import Allowed
@@ -35,6 +35,8 @@ NO_LOCK = Act("fcntl", 1, "lie")
 # A call that only looks is no boundary: between it and the one before, nothing has changed for anybody.
 LOOKING = {"newfstatat", "read", "getdents64"}
 TINY = 1
+# Longer than a tick needs to come to where it is stopped, on a machine that has other work.
+WATCHDOG_SECONDS = 8.0
 RECORDED = {
     "jobs": "SELECT * FROM tallystick.job ORDER BY id",
     "units": "SELECT * FROM tallystick.unit ORDER BY job_id, seq",
@@ -204,7 +206,8 @@ def sweep(
         trials += tried
         faults += more
     record.keep(record.Line("zombie", world, what, trials, trials, faults))
-    assert trials
+    # Of a part of a share every call may come before there is anything to lose.
+    assert trials or EVERY > 1
     return faults
 
 
@@ -287,9 +290,9 @@ def test_a_process_that_stops_in_mid_sentence_keeps_no_row_from_others(
 def test_a_process_that_stood_still_too_long_is_ended_by_its_watchdog(grounds: Grounds) -> None:
     here = grounds("archive")
     with here.world() as world:
-        run = here.tick(world, NO_LOCK, Act("linkat", 2, "hold"), timeout=2.0)
+        run = here.tick(world, NO_LOCK, Act("linkat", 2, "hold"), timeout=WATCHDOG_SECONDS)
         assert run.held
-        rows(world.stage.control, "SELECT pg_sleep(2.5)")
+        rows(world.stage.control, f"SELECT pg_sleep({WATCHDOG_SECONDS} + 0.5)")
         finished(world, the_job(world))
         before, files = recorded(world), published(world)
         ended = here.launcher.go_on()
