@@ -124,6 +124,8 @@ def _environment(emulator: Emulator, key: Path, place: Path) -> dict[str, str]:
         "MINISTACK_SSL_CERT": str(emulator.certificate),
         "MINISTACK_SSL_KEY": str(key),
         "PATH": os.environ.get("PATH", os.defpath),
+        "S3_DATA_DIR": str(place / "s3"),
+        "STATE_DIR": str(place / "state"),
         "TMPDIR": str(place),
         "TZ": "UTC",
         "USE_SSL": "1",

@@ -92,7 +92,7 @@ def account(
                 "TALLYSTICK_STACK": stack.STACK,
             },
         )
-    assert not killing.alive(stack.STACK)
+    assert not killing.left(stack.STACK)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ PROCESSES = Path("/proc")
 # Between two looks at processes, and at what one of them writes.
 BIRTH_SECONDS = 0.05
 WRITING_SECONDS = 0.0005
+# What was killed is gone when the kernel has come to it.
+DEATH_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,14 @@ def in_mid_batch(function: str, volume: Path, seconds: float) -> Killed:
     pytest.fail(f"no process of {function} wrote a batch within {seconds:.0f} s")
 
 
-def alive(stack: str) -> list[int]:
-    """Return the processes of functions of a stack."""
-    return [process for process in _processes() if _function(process).startswith(f"{stack}-")]
+def left(stack: str) -> list[int]:
+    """Return the processes of functions of a stack that was taken down; those that die have time to."""
+    until = time.monotonic() + DEATH_SECONDS
+    while True:
+        found = [process for process in _processes() if _function(process).startswith(f"{stack}-")]
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(BIRTH_SECONDS)
 
 
 def _begun(volume: Path) -> Path | None:
