@@ -33,6 +33,23 @@ SIGNED = Signature("tester", "a test needs it")
 GIBIBYTE = 1024**3
 TICKS_MAX = 1000
 
+# A root and what belongs to it, under a schema of its own.
+SHOP_TABLES = """
+CREATE SCHEMA app;
+CREATE TABLE app.orders (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    customer text NOT NULL,
+    placed_at timestamptz NOT NULL
+);
+CREATE INDEX ON app.orders (placed_at, id);
+CREATE TABLE app.line (
+    order_id bigint NOT NULL REFERENCES app.orders,
+    number integer NOT NULL,
+    price numeric(10, 2) NOT NULL,
+    PRIMARY KEY (order_id, number)
+);
+"""
+
 numbers = itertools.count(1)
 
 

@@ -9,6 +9,7 @@ import psycopg
 
 from shared.db import embedded
 from tests.crash.judge import Kind, Related
+from tests.worlds import SHOP_TABLES
 
 ORDERS = 3000
 # Who keeps the jobs, and who may read the shop and nothing else.
@@ -21,20 +22,7 @@ local all all scram-sha-256
 
 # Digits that do not repeat, two kilobytes an order once they are packed: so that a batch takes its time.
 SHOP = f"""
-CREATE SCHEMA app;
-CREATE TABLE app.orders (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    customer text NOT NULL,
-    placed_at timestamptz NOT NULL
-);
-CREATE INDEX ON app.orders (placed_at, id);
-CREATE TABLE app.line (
-    order_id bigint NOT NULL REFERENCES app.orders,
-    number integer NOT NULL,
-    price numeric(10, 2) NOT NULL,
-    PRIMARY KEY (order_id, number)
-);
-INSERT INTO app.orders (customer, placed_at)
+{SHOP_TABLES}INSERT INTO app.orders (customer, placed_at)
 SELECT (SELECT string_agg(md5(n || '-' || part), '') FROM generate_series(1, 128) AS part),
     timestamptz '2020-01-01 00:00:00+00' + n * interval '1 hour'
 FROM generate_series(1, {ORDERS}) AS n;

@@ -11,23 +11,10 @@ from pathlib import Path
 import pytest
 
 from handlers.cli import run
-from tests.worlds import rows
+from tests.worlds import SHOP_TABLES, rows
 
-APPLICATION = """
-CREATE SCHEMA app;
-CREATE TABLE app.orders (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    customer text NOT NULL,
-    placed_at timestamptz NOT NULL
-);
-CREATE INDEX ON app.orders (placed_at, id);
-CREATE TABLE app.line (
-    order_id bigint NOT NULL REFERENCES app.orders,
-    number integer NOT NULL,
-    price numeric(10, 2) NOT NULL,
-    PRIMARY KEY (order_id, number)
-);
-INSERT INTO app.orders (customer, placed_at)
+APPLICATION = f"""
+{SHOP_TABLES}INSERT INTO app.orders (customer, placed_at)
 SELECT 'customer ' || n, timestamptz '2020-01-01 00:00:00+00' + n * interval '1 hour'
 FROM generate_series(1, 45) AS n;
 INSERT INTO app.line SELECT id, number, id * number FROM app.orders, generate_series(1, 2) AS number;

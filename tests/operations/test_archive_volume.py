@@ -15,18 +15,17 @@ import psycopg
 import pytest
 
 from shared.errors import Code
-from shared.jobs.model import Ending, Job, State
+from shared.jobs.model import Ending, State
 from shared.jobs.rules import Action
 from shared.plans import policies
 from shared.volume import identity, ledger
+from tests.operations.notes import FILL, KINDS, NOTE, begun, dies_before_the_settle, finishes
 from tests.operations.stage import (
     Stage,
     act,
-    assert_sound,
     batch_files,
     blocked,
     child,
-    copied,
     directory,
     end_of,
     ended,
@@ -36,45 +35,19 @@ from tests.operations.stage import (
     expire,
     gate,
     jobs,
-    killed,
     leftovers,
     only_job,
     plan,
-    rows_in,
     stage,
     units,
     wait_for,
 )
 from tests.worlds import SIGNED, control, rows
 
-KINDS = """
-[kinds.notes]
-root = "public.note"
-time = "at"
-"""
-NOTE = "CREATE TABLE note (id integer PRIMARY KEY, at date NOT NULL, said text)"
-FILL = "INSERT INTO note SELECT i, '2020-01-01'::date + i / 3, 'n' || i FROM generate_series(1, 6) AS i"
-
 
 @pytest.fixture
 def here(database: str, volume_root: Path) -> Stage:
-    """Six notes, two a batch; the first of three batches is confirmed."""
-    here = stage(database, volume_root, KINDS, NOTE, FILL)
-    plan(here, "notes", batch_size=2)
-    assert here.tick().outcome.ending is Ending.PROGRESSED
-    return here
-
-
-def finishes(here: Stage) -> Job:
-    """Tick to the end, and check that every row of the source was archived once."""
-    reports = here.until_idle()
-    assert reports[-1].outcome.ending is Ending.IDLE, reports[-1]
-    job = only_job(here)
-    assert job.state is State.SUCCEEDED
-    found = rows_in(assert_sound(here, job))
-    assert found == {'"public"."note"': copied(here.source, "SELECT * FROM note")}
-    assert leftovers(here) == []
-    return job
+    return begun(database, volume_root)
 
 
 def overdue(here: Stage, minutes: int) -> None:
@@ -268,18 +241,6 @@ def small_disk(root: Path) -> Iterator[Path]:
         yield root
     finally:
         subprocess.run(["umount", root], check=True)
-
-
-def dies_before_the_settle(here: Stage) -> None:
-    """Let a process publish the next batch and be killed before it is recorded."""
-    with gate(here):
-        process = child(here)
-        wait_for(lambda: process.poll() is not None or blocked(here.control))
-        assert process.poll() is None, process.communicate()
-        killed(process)
-        for pid in blocked(here.control):
-            rows(here.control, "SELECT pg_terminate_backend(%s, 5000)", pid)
-    expire(here)
 
 
 @pytest.mark.parametrize("reserved", ["known to be there", "met by link"])

@@ -25,6 +25,14 @@ from shared.jobs.rules import Action
 from shared.operations import archive
 from shared.volume import files, identity, lock, publish
 from shared.volume.publish import Temp
+from tests.operations.notes import (
+    FILL,
+    KINDS,
+    NOTE,
+    begun,
+    dies_before_the_settle,
+    finishes,
+)
 from tests.operations.stage import (
     Stage,
     act,
@@ -40,23 +48,12 @@ from tests.operations.stage import (
     stage,
     text_of,
 )
-from tests.operations.test_archive_volume import (
-    FILL,
-    KINDS,
-    NOTE,
-    dies_before_the_settle,
-    finishes,
-)
 from tests.worlds import rows
 
 
 @pytest.fixture
 def here(database: str, volume_root: Path) -> Stage:
-    """Six notes, two a batch; the first of three batches is confirmed."""
-    here = stage(database, volume_root, KINDS, NOTE, FILL)
-    plan(here, "notes", batch_size=2)
-    assert here.tick().outcome.ending is Ending.PROGRESSED
-    return here
+    return begun(database, volume_root)
 
 
 def test_a_marker_alone_lets_a_copy_of_the_volume_be_written(here: Stage) -> None:
