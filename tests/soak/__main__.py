@@ -187,6 +187,8 @@ def _round(
         finally:
             turmoil.over()
         made.recover()
+        if drawn.abandons:
+            made.scan_again()
         faults = made.faults(abandoned=drawn.abandons) + _unexpected(told)
         happened = turmoil.happened + Counter(
             rounds=1,
