@@ -7,12 +7,8 @@ UV ?= uv
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/ready
-INFRA_VENV = .venv-infra
-INFRA_BIN = $(INFRA_VENV)/bin
-INFRA_READY = $(INFRA_VENV)/ready
-MINISTACK_VENV = .venv-ministack
-MINISTACK_BIN = $(MINISTACK_VENV)/bin
-MINISTACK_READY = $(MINISTACK_VENV)/ready
+INFRA_BIN = .venv-infra/bin
+MINISTACK_BIN = .venv-ministack/bin
 LOCALSTACK_VENV = .venv-localstack
 LOCALSTACK_BIN = $(LOCALSTACK_VENV)/bin
 LOCALSTACK_READY = $(LOCALSTACK_VENV)/ready
@@ -136,7 +132,7 @@ tools:
 # The template as a deployment sees it: more is found in it than in what it is made from.
 TRANSFORMED = build/infra/template.json
 
-lint: $(READY) $(INFRA_READY) ## Check style, types, the direction of imports and the AWS template
+lint: $(READY) .venv-infra/ready ## Check style, types, the direction of imports and the AWS template
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -145,12 +141,13 @@ lint: $(READY) $(INFRA_READY) ## Check style, types, the direction of imports an
 	$(INFRA_BIN)/cfn-lint $(TRANSFORMED)
 	$(INFRA_BIN)/checkov --config-file infra/checkov.yaml --file $(TRANSFORMED)
 
-$(INFRA_READY): requirements/infra.txt $(READY)
-	rm -f $(INFRA_READY)
-	@test -x $(INFRA_BIN)/python || $(BIN)/python -m venv --clear $(INFRA_VENV)
-	@echo "Installing the locked requirements of what checks infra/"
-	@$(INFRA_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements/infra.txt
-	@touch $(INFRA_READY)
+# Tools whose requirements are not to meet those of the program: each has an environment of its own.
+.venv-%/ready: requirements/%.txt $(READY)
+	rm -f $@
+	@test -x $(@D)/bin/python || $(BIN)/python -m venv --clear $(@D)
+	@echo "Installing the locked requirements of $*"
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r $<
+	@touch $@
 
 # The oldest Kubernetes the examples are held against; without -k it is the newest the schemas know.
 KUBERNETES_OLDEST = 1.29
@@ -159,7 +156,7 @@ UNITS = infra/systemd/tallystick-tick.service infra/systemd/tallystick-tick.time
 # A service must score at most this, in tenths of the exposure (0 to 100).
 EXPOSURE_MAX = 20
 
-lint-infra: $(INFRA_READY) ## Check image file, compose files, units, Kubernetes examples (needs systemd-analyze)
+lint-infra: .venv-infra/ready ## Check image file, compose files, units, Kubernetes examples (needs systemd-analyze)
 	@command -v systemd-analyze >/dev/null 2>&1 || { \
 	  echo "make lint-infra: systemd-analyze is missing: apt-get install systemd" >&2; exit 1; }
 	$(INFRA_BIN)/hadolint --failure-threshold style infra/container/Containerfile
@@ -180,17 +177,10 @@ lint-infra: $(INFRA_READY) ## Check image file, compose files, units, Kubernetes
 	  tail -n 1 "$$place/said"; \
 	done
 
-$(MINISTACK_READY): requirements/ministack.txt $(READY)
-	rm -f $(MINISTACK_READY)
-	@test -x $(MINISTACK_BIN)/python || $(BIN)/python -m venv --clear $(MINISTACK_VENV)
-	@echo "Installing the locked requirements of localstack"
-	@$(MINISTACK_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements/ministack.txt
-	@touch $(MINISTACK_READY)
-
 # What is deployed there: the template as the platform transforms it.
 EMULATED = build/localstack/template.json
 
-localstack: $(WHEELS) $(MINISTACK_READY) ## Deploy the AWS stack into an emulator without Docker, and let its schedule archive (minutes)
+localstack: $(WHEELS) .venv-ministack/ready ## Deploy the AWS stack into an emulator without Docker, and let its schedule archive (minutes)
 	@$(MINISTACK_BIN)/python infra/transform.py $(EMULATED)
 	$(BIN)/pytest -s -m emulator tests/emulators $(ARGS)
 
@@ -240,5 +230,5 @@ lock: ## Lock requirements/*.txt anew from pyproject.toml
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra embedded --extra query --extra metrics --extra aws --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## Remove what make built
-	rm -rf $(VENV) $(INFRA_VENV) $(LOCALSTACK_VENV) $(MINISTACK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-infra $(LOCALSTACK_VENV) .venv-ministack build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -61,23 +61,16 @@ def running(place: Path, strayed: Path) -> Iterator[str]:
     ``RuntimeError`` with the end of its log where it does not come up.
     """
     url = f"http://{ADDRESS}:{server.free_port()}"
-    log = place / "log"
-    with log.open("wb") as lines:
-        process = subprocess.Popen(
-            [PROGRAM, "-I", LAUNCHER, strayed],
-            env=_environment(url, place),
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            stdout=lines,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        server.wait(process, log, lambda: HTTPConnection(urlsplit(url).netloc, timeout=5))
+    command = (PROGRAM, "-I", LAUNCHER, strayed)
+    address = urlsplit(url).netloc
+    with server.running(
+        command,
+        _environment(url, place),
+        place / "log",
+        lambda: HTTPConnection(address, timeout=5),
+    ):
         _load(url)
         yield url
-    finally:
-        server.end(process)
 
 
 def _environment(url: str, place: Path) -> dict[str, str]:

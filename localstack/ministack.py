@@ -71,24 +71,16 @@ def running(place: Path, volume: Path, mount_path: str) -> Iterator[Emulator]:
     made = Emulator(url, place / "certificate.pem", place / "log", bool(namespaces))
     key = place / "key.pem"
     certificate.make(made.certificate, key, ADDRESS)
-    with made.log.open("wb") as log:
-        process = subprocess.Popen(
-            [*mounted, PROGRAM],
-            env=_environment(made, key, place),
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        trusted = ssl.create_default_context(cafile=made.certificate)
-        address = urlsplit(url).netloc
-        server.wait(process, made.log, lambda: HTTPSConnection(address, timeout=5, context=trusted))
+    trusted = ssl.create_default_context(cafile=made.certificate)
+    address = urlsplit(url).netloc
+    # Functions are of its session; where it has a namespace of processes, none can leave that either.
+    with server.running(
+        (*mounted, PROGRAM),
+        _environment(made, key, place),
+        made.log,
+        lambda: HTTPSConnection(address, timeout=5, context=trusted),
+    ):
         yield made
-    finally:
-        # Functions are of its session; where it has a namespace of processes, none can leave that either.
-        server.end(process)
 
 
 def bootstrap(interpreter: str, client: Path) -> str:

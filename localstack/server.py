@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -25,10 +25,38 @@ def free_port() -> int:
         return port
 
 
-def wait(
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str],
+    log: Path,
+    connect: Callable[[], HTTPConnection],
+) -> Iterator[None]:
+    """Run a server in the directory of its log, with no variables but these, while the block lasts.
+
+    Raises ``RuntimeError`` with the end of its log where it does not come up.
+    """
+    with log.open("wb") as lines:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=log.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait(process, log, connect)
+        yield
+    finally:
+        _end(process)
+
+
+def _wait(
     process: subprocess.Popen[bytes], log: Path, connect: Callable[[], HTTPConnection]
 ) -> None:
-    """Wait until a process answers; raises ``RuntimeError`` with the end of its log where it does not."""
+    """Wait until a process answers."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         connection = connect()
@@ -41,7 +69,7 @@ def wait(
     raise RuntimeError("The emulator did not come up:\n" + "\n".join(lines))
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and everything of its session at once: it keeps nothing that could be lost."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

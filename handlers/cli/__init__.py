@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -84,11 +85,16 @@ def _options(
     pass
 
 
+@cache
+def command() -> Any:  # noqa: ANN401 - Typer keeps the class to itself
+    """Return all commands as one; made once for a process, which takes longer than most of them."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; whatever goes wrong is told on standard error."""
-    command = typer.main.get_command(app)
     try:
-        code = command.main(list(arguments), prog_name="tallystick", standalone_mode=False)
+        code = command().main(list(arguments), prog_name="tallystick", standalone_mode=False)
     except typer.Abort:
         return 1
     except Exception as error:

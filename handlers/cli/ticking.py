@@ -51,8 +51,8 @@ def tick(
             problem = "ticks on AWS follow one another by themselves: leave out --until-idle"
             raise typer.BadParameter(problem)
         item = operated("tick", operation=operation)
-        # What only the database knows was asked there.
-        only_stuck = item.pop("only_stuck")
+        # What only the database knows was asked there; a stack of an earlier release does not tell.
+        only_stuck = item.pop("only_stuck", False)
         return Answer(item, lambda _: show(item), _code(item, lambda: only_stuck))
     return _ticked_here(operation, until_idle=until_idle, as_json=as_json)
 

@@ -182,6 +182,19 @@ def test_a_tick_elsewhere_tells_that_all_that_is_open_is_stuck_as_one_here_does(
     assert json.loads(there.out).keys() == json.loads(here.out).keys()
 
 
+def test_a_tick_of_a_stack_that_is_older_than_the_shell_is_shown_too(
+    remote: Shell, functions: Functions
+) -> None:
+    def older(event: object, context: Context) -> object:
+        report = operate.handler(event, context)
+        del report["only_stuck"]
+        return report
+
+    functions.replies[LIVE] = lambda event: handled(older, event, Context())
+    told = remote("tick", "--remote", "--json")
+    assert (told.code, json.loads(told.out)["outcome"]) == (0, "progressed")
+
+
 def test_a_job_is_steered_elsewhere_as_it_is_here(remote: Shell, functions: Functions) -> None:
     job = json.loads(remote("tick", "--json").out)["job"]["id"]
     paused = json.loads(remote("jobs", "pause", job, *SIGNED, "--remote", "--json").out)

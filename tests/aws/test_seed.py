@@ -34,14 +34,6 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return made.getvalue()
 
 
-@pytest.fixture
-def reached(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The database, where the seed looks for it."""
-    monkeypatch.setattr(seed, "OUTSIDE", {"conninfo": empty_database})
-    monkeypatch.setattr(seed, "DATABASE", seed.DATABASE)
-    return empty_database
-
-
 def test_most_orders_are_old_and_a_second_time_adds_none(empty_database: str) -> None:
     for _ in range(2):
         seed.shop({"conninfo": empty_database})
@@ -86,7 +78,6 @@ def test_a_schedule_is_the_template_s(account: Account, name: str) -> None:
 def test_everything_is_made_and_a_second_time_too(
     account: Account,
     packed: bytes,
-    reached: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -149,8 +149,9 @@ def test_an_event_that_comes_to_nothing_lies_in_the_failure_queue_after_one_try(
 def test_every_invocation_left_its_lines_in_the_log_of_its_function(
     account: Account, run: Run
 ) -> None:
+    log = account.log("archive")
     for tick in account.ticks("archive"):
-        lines = [line for line in account.log("archive") if tick["function_request_id"] in line]
+        lines = [line for line in log if tick["function_request_id"] in line]
         assert [line.split(" ")[0] for line in lines if not line.startswith("{")] == [
             *("START", "END", "REPORT")
         ]
