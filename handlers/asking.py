@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from shared.errors import Code, Refused
 from shared.jobs.rules import Action
 
 TICK = "tick"
 ACTIONS = (TICK, *Action)
+
+
+def _no_truth_value(value: object) -> object:
+    """Refuse ``true`` where a number belongs: it would count as 1, a revision that nobody saw."""
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004 - pydantic reports a ValueError with its member
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_no_truth_value)]
 
 
 class Asked(BaseModel):
@@ -21,8 +33,8 @@ class Asked(BaseModel):
     job: str = ""
     reason: str = ""
     actor: str = "operate"
-    revision: int | None = None
-    max_bytes: int | None = None
+    revision: Number | None = None
+    max_bytes: Number | None = None
 
 
 def asked(event: object) -> Asked:

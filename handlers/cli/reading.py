@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from handlers.cli.answer import GOOD, Answer, answering, console
+from handlers.cli.terminal import harmless, printable
 from handlers.cli.values import sha256
 
 if TYPE_CHECKING:
@@ -224,18 +225,6 @@ def _show_found(out: Console, items: Sequence[Json]) -> None:
                 )
 
 
-def printable(value: str | None) -> str:
-    """Return a value as a terminal may show it: one line, nothing that moves the cursor."""
-    if value is None:
-        return "NULL"
-    if not value:
-        return '""'
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in value
-    )
-
-
 def _differences(chosen: Selection) -> list[Json]:
     label = chosen.parts[0].table.label
     notes = []
@@ -345,9 +334,11 @@ def _json_rows(answer: asking.Answer) -> Iterator[bytes]:
 
 
 def _print(pieces: Iterable[bytes]) -> None:
+    """Write rows as they are; on a terminal, what would move its cursor or change its colours is escaped."""
+    seen = sys.stdout.isatty()
     sys.stdout.flush()
     for piece in pieces:
-        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.write(harmless(piece) if seen else piece)
     sys.stdout.buffer.flush()
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import psycopg
 
 REASON_MAX_BYTES = 1024
+ACTOR_MAX_BYTES = 256
 # Controls, separators of lines and paragraphs, halves of surrogate pairs.
 NOT_IN_A_LINE = frozenset({"Cc", "Zl", "Zp", "Cs"})
 
@@ -30,7 +31,8 @@ _dumps = partial(json.dumps, default=str)
 class Signature:
     """Who changes something, why, and which revision of it they saw (None: whichever is there).
 
-    The reason is one line of 1 to 1024 bytes of UTF-8 that is more than space; else ``Refused``.
+    Both are one line of UTF-8 that is more than space: the reason at most 1024 bytes long, the actor at most
+    256. Else ``Refused`` (REASON_INVALID).
     """
 
     actor: str
@@ -38,10 +40,11 @@ class Signature:
     revision: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a reason that explains nothing or does not fit one line."""
-        size = len(self.reason.encode(errors="surrogatepass"))
-        if not self.reason.strip() or size > REASON_MAX_BYTES or not _is_one_line(self.reason):
+        """Refuse a reason that explains nothing, and what does not fit one line."""
+        if not _is_one_line(self.reason, REASON_MAX_BYTES):
             raise Refused(Code.REASON_INVALID, limit=REASON_MAX_BYTES)
+        if not _is_one_line(self.actor, ACTOR_MAX_BYTES):
+            raise Refused(Code.REASON_INVALID, cause="actor", limit=ACTOR_MAX_BYTES)
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,10 @@ class Change:
     after: Mapping[str, object] | None
 
 
-def _is_one_line(text: str) -> bool:
-    return all(unicodedata.category(character) not in NOT_IN_A_LINE for character in text)
+def _is_one_line(text: str, limit: int) -> bool:
+    size = len(text.encode(errors="surrogatepass"))
+    whole = all(unicodedata.category(character) not in NOT_IN_A_LINE for character in text)
+    return bool(text.strip()) and size <= limit and whole
 
 
 def record(

@@ -11,11 +11,18 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.connect import Dsn, Row, cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.ours import doubts
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
 LOCK_KEY = 0x7A11_57C4
+COLUMNS = (
+    "version integer NOT NULL",
+    "name text NOT NULL",
+    "digest text NOT NULL",
+    "applied_at timestamp with time zone NOT NULL",
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,8 @@ def migrate(dsn: Dsn) -> tuple[int, ...]:
     """Apply what is missing and return the versions applied; safe when two run at once.
 
     Each file is one transaction under a transaction-level lock, so a crash leaves whole versions
-    behind and the second of two processes finds the work done. Raises ``Refused`` as ``check`` does.
+    behind and the second of two processes finds the work done. Raises ``Refused`` as ``check`` does, and
+    for a schema that somebody else owns.
     """
     done = []
     with _connected(dsn) as connection:
@@ -87,6 +95,7 @@ def migrate(dsn: Dsn) -> tuple[int, ...]:
                 "CREATE TABLE IF NOT EXISTS tallystick.migration (version integer PRIMARY KEY, name text"
                 " NOT NULL, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
             )
+            _check_owner(connection)
         for migration in migrations():
             with connection.transaction():
                 _lock(connection)
@@ -101,7 +110,7 @@ def migrate(dsn: Dsn) -> tuple[int, ...]:
 
 
 @contextmanager
-def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
+def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[Row]]:
     """Open a connection; what the server then refuses, or a connection that breaks, is told by its code."""
     try:
         connection = connect(dsn)
@@ -123,11 +132,24 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
             raise
 
 
-def _lock(connection: psycopg.Connection[dict[str, object]]) -> None:
+def _check_owner(connection: psycopg.Connection[Row]) -> None:
+    """Refuse a schema that was there and is a stranger's, or has a trigger, before a row is written.
+
+    Whoever may create schemas in the database could have made it: what they put there would run with the
+    rights of whoever migrates, and they could put other tables in the place of ours at any time.
+    """
+    found = doubts(connection, "tallystick", "migration", COLUMNS)
+    if found:
+        doubt = found[0]
+        params = {"fault": str(doubt.fault), "names": list(doubt.names)}
+        raise Refused(Code.SCHEMA_UNTRUSTED, **params)
+
+
+def _lock(connection: psycopg.Connection[Row]) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
 
 
-def _applied(connection: psycopg.Connection[dict[str, object]]) -> dict[int, str]:
+def _applied(connection: psycopg.Connection[Row]) -> dict[int, str]:
     rows = connection.execute("SELECT version, digest FROM tallystick.migration").fetchall()
     return {int(str(row["version"])): str(row["digest"]) for row in rows}
 

@@ -15,10 +15,17 @@ if TYPE_CHECKING:
 
     from shared.chain.manifest import Table
 
+
+def _no_constant(name: str) -> str:
+    raise ValueError(name)
+
+
 # What JSON can say as a number without losing a digit; NaN, infinities and money stay texts.
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?")
 NUMERIC = re.compile(r"(smallint|integer|bigint|real|double precision|oid|numeric(\(.*\))?)")
 DOCUMENTS = frozenset({"json", "jsonb"})
+# Numbers are not converted: they may have more digits than Python reads. NaN is no JSON to Postgres.
+CHECKED = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
 TRUTH = {"t": "true", "f": "false", "true": "true", "false": "false"}
 CSV_SPECIAL = re.compile(r'[",\r\n]')
 # A line of COPY text without any of these is CSV once its tabs are commas: no escape or NULL, nothing to
@@ -71,7 +78,7 @@ def csv_writer(picks: Sequence[Pick], width: int) -> Callable[[bytes], bytes]:
 
     def write(line: bytes) -> bytes:
         if whole and not COPY_SPECIAL.search(line):
-            return line.replace(b"\t", b",") + b"\n"
+            return checked(line).replace(b"\t", b",") + b"\n"
         return csv_row(values_at(line, places))
 
     return write
@@ -117,6 +124,15 @@ def values_at(line: bytes, places: Sequence[int | None]) -> list[str | None]:
         raise Broken(Reason.ROW_ESCAPE) from error
 
 
+def checked(line: bytes) -> bytes:
+    """Return a line of COPY text; raises ``Broken`` for one that is not UTF-8."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise Broken(Reason.ROW_ESCAPE) from error
+    return line
+
+
 def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -130,5 +146,12 @@ def _number(value: str) -> str:
 
 
 def _document(value: str) -> str:
-    # A json column keeps the line breaks it was written with, and JSON Lines allows none.
+    """Embed a JSON document; a text that is none stays a text, or it could write members of its own.
+
+    A json column keeps the line breaks it was written with, and JSON Lines allows none.
+    """
+    try:
+        CHECKED.decode(value)
+    except (ValueError, RecursionError):
+        return _text(value)
     return value.replace("\n", " ").replace("\r", " ")

@@ -20,7 +20,7 @@ from shared.chain.verdict import Broken, Reason
 from shared.errors import Code, Refused
 from shared.restore.archives import named
 from shared.restore.cat import selection
-from shared.restore.formats import json_value
+from shared.restore.formats import checked, json_value
 from shared.restore.held import batches, temporary
 from shared.restore.query_types import TEXT, exact
 from shared.restore.rows import lines
@@ -323,7 +323,7 @@ def _stage_batch(stage: _Stage, batch: Held, part: Part, number: int) -> None:
                 continue
             for line in lines(block.pieces):
                 if whole and b"\\" not in line and b'"' not in line:
-                    stage.add(b'"' + line.replace(b"\t", b'","') + b'"' + ending)
+                    stage.add(b'"' + checked(line).replace(b"\t", b'","') + b'"' + ending)
                 else:
                     fields = line.split(b"\t")
                     quoted = (b"\\N" if at is None else _quoted(fields[at]) for at in places)

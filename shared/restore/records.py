@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from shared.catalog.names import TableName
+from shared.db.ours import Fault, doubts
 from shared.db.statement import statement
 from shared.errors import Code, Refused
 from shared.restore.tables import Unfit
@@ -13,12 +15,20 @@ from shared.restore.target import transaction
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.catalog.names import TableName
     from shared.chain.verify import BatchProof
     from shared.restore.choose import Choice
+    from shared.restore.tables import Problem
     from shared.restore.target import Connection
 
-TABLE = "tallystick_restore.batch"
+TABLE = TableName("tallystick_restore", "batch")
+COLUMNS = (
+    "job uuid NOT NULL",
+    "seq integer NOT NULL",
+    "sha256 text NOT NULL",
+    "target text NOT NULL",
+    "restored_at timestamp with time zone NOT NULL",
+)
+PROBLEMS = {Fault.OWNER: Unfit.RECORDS_OWNER, Fault.NOT_PLAIN: Unfit.RECORDS_KIND}
 
 
 def purpose(names: Sequence[TableName], choice: Choice | None) -> str:
@@ -34,17 +44,40 @@ def purpose(names: Sequence[TableName], choice: Choice | None) -> str:
 
 
 def prepare(connection: Connection) -> None:
-    """Make the table of records if it is not there; raises ``psycopg.Error``."""
-    if _there(connection):
-        return
+    """Make the table of records if it is not there.
+
+    Raises ``psycopg.Error``, and ``Refused`` (RESTORE_REFUSED) where somebody else made it meanwhile.
+    """
     with transaction(connection):
+        if _there(connection):
+            return
         connection.execute(statement("shared.restore", "one_at_a_time"))
         connection.execute(statement("shared.restore", "records_schema"))
         connection.execute(statement("shared.restore", "records_table"))
+        # Looked at again before the commit: between the first look and now a stranger may have been quicker.
+        if found := unbelievable(connection):
+            raise Refused(Code.RESTORE_REFUSED, problems=found)
+
+
+def unbelievable(connection: Connection) -> list[Problem]:
+    """Return why the records cannot be believed, if they are there; inside ``transaction``.
+
+    Whoever may create a schema in the target can make the table first: with a trigger that runs with the
+    rights of whoever restores, or filled, so that a restore leaves batches out.
+    """
+    return [
+        {
+            "problem": PROBLEMS.get(doubt.fault, Unfit.RECORDS_CHANGED),
+            "table": str(TABLE),
+            "fault": str(doubt.fault),
+            "names": list(doubt.names),
+        }
+        for doubt in doubts(connection, TABLE.schema, TABLE.name, COLUMNS)
+    ]
 
 
 def restored(connection: Connection, job: str, target: str) -> dict[int, str]:
-    """Return number and digest of the batches that are there already."""
+    """Return number and digest of the batches that are there already; inside ``transaction``."""
     if not _there(connection):
         return {}
     rows = connection.execute(
@@ -67,7 +100,7 @@ def record(connection: Connection, batch: BatchProof, target: str) -> bool:
 def check(batches: Sequence[BatchProof], there: dict[int, str]) -> None:
     """Refuse a batch that was restored before with another content: it is not the same archive."""
     problems = [
-        {"problem": Unfit.RECORD_DIFFERS, "seq": batch.header.seq, "table": TABLE}
+        {"problem": Unfit.RECORD_DIFFERS, "seq": batch.header.seq, "table": str(TABLE)}
         for batch in batches
         if there.get(batch.header.seq, batch.sha256) != batch.sha256
     ]

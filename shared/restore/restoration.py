@@ -14,7 +14,8 @@ from shared.restore import create, records, sequences, tables
 from shared.restore.archives import Archive, Place, verified
 from shared.restore.choose import choice
 from shared.restore.load import Errand, Loaded, counted, load
-from shared.restore.target import connected, found, transaction
+from shared.restore.tables import Unfit
+from shared.restore.target import connected, enforces_keys, found, is_empty, transaction
 from shared.restore.trouble import target_errors
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shared.restore.choose import Choice
     from shared.restore.rows import Value
     from shared.restore.tables import Notice, Problem
-    from shared.restore.target import Connection
+    from shared.restore.target import Connection, Found
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,10 @@ def _check(
     request: Request,
     account: Account,
 ) -> None:
-    """Hold every archive against the target, making missing tables if asked to; all differences at once."""
-    problems: list[Problem] = []
+    """Compare every archive with the target, making missing tables if asked to; all differences at once."""
+    problems = _session_problems(connection)
+    if problems:
+        raise Refused(Code.RESTORE_REFUSED, problems=problems)
     for archive, errand in zip(archives, errands, strict=True):
         manifest, names = archive.manifest, errand.names
         for table, name in zip(manifest.tables, names, strict=True):
@@ -132,17 +135,16 @@ def _check(
         if request.create_tables:
             made = create.created(connection, manifest, names, keep=not request.dry_run)
             account.created += [name for name in made if name not in account.created]
-        with target_errors():
-            with transaction(connection, keep=False):
-                there = found(connection, names)
-            records.check(
-                archive.batches, records.restored(connection, manifest.job, errand.purpose)
-            )
+        with target_errors(), transaction(connection, keep=False):
+            there = found(connection, names)
+            restored = records.restored(connection, manifest.job, errand.purpose)
+            records.check(archive.batches, restored)
+            problems += _stale(connection, archive, errand, there, restored, made)
         # Tables that were only tried out are gone again, and fitted.
         gone = set(made) if request.dry_run else set()
         problems += [
             problem
-            for problem in tables.problems(manifest, there)
+            for problem in tables.problems(manifest, there, skip=request.skip)
             if problem["table"] not in gone and problem not in problems
         ]
         if not problems:
@@ -150,6 +152,53 @@ def _check(
             account.warnings += [each for each in told if each not in account.warnings]
     if problems:
         raise Refused(Code.RESTORE_REFUSED, problems=problems)
+
+
+def _session_problems(connection: Connection) -> list[Problem]:
+    """Return what stands in the way whatever the archive is, before anything is made or believed."""
+    with target_errors(), transaction(connection, keep=False):
+        problems = records.unbelievable(connection)
+        if not enforces_keys(connection):
+            problems.append({"problem": Unfit.SESSION_REPLICA, "table": ""})
+    return problems
+
+
+def _stale(
+    connection: Connection,
+    archive: Archive,
+    errand: Errand,
+    there: Sequence[Found],
+    restored: Mapping[int, str],
+    made: Sequence[str],
+) -> list[Problem]:
+    """Return the tables that lack rows which the records say were brought.
+
+    The tables were dropped or emptied since. Passing the batches over would end well and bring nothing.
+    Of a chosen part only the roots are known to have come.
+    """
+    brought = dict.fromkeys((table.label for table in archive.manifest.tables), 0)
+    for batch in archive.batches:
+        if batch.header.seq in restored:
+            for label, count in batch.end.rows:
+                brought[label] += count
+    looked_at = there if errand.choice is None else there[:1]
+    return [
+        {
+            "problem": Unfit.RECORDS_STALE,
+            "table": str(target.facts.name),
+            "job": archive.manifest.job,
+        }
+        for target, count in zip(looked_at, brought.values(), strict=False)
+        if count and _lacks_all(connection, target, made)
+    ]
+
+
+def _lacks_all(connection: Connection, target: Found, made: Sequence[str]) -> bool:
+    name, row = target.facts.name, target.facts.row
+    if str(name) in made:
+        return True
+    readable = row["kind"] in {"r", "p"} and row["readable"] and not row["row_security"]
+    return bool(readable) and is_empty(connection, name)
 
 
 def _bring(
@@ -165,7 +214,7 @@ def _bring(
     total = sum(len(archive.batches) for archive in archives)
     done = rows = 0
     for archive, errand in zip(archives, errands, strict=True):
-        with target_errors():
+        with target_errors(), transaction(connection, keep=False):
             there = records.restored(connection, archive.manifest.job, errand.purpose)
         for batch in archive.batches:
             if batch.header.seq in there and errand.choice is None:

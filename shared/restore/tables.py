@@ -36,6 +36,13 @@ class Unfit(StrEnum):
     MAPPED_UNKNOWN = "mapped_unknown"
     MAPPED_TWICE = "mapped_twice"
     RECORD_DIFFERS = "record_differs"
+    RECORDS_OWNER = "records_owner"
+    RECORDS_KIND = "records_kind"
+    RECORDS_CHANGED = "records_changed"
+    RECORDS_STALE = "records_stale"
+    SESSION_REPLICA = "session_replica"
+    KEY_NOT_ENFORCED = "key_not_enforced"
+    RULES = "rules"
 
 
 class Warned(StrEnum):
@@ -105,13 +112,26 @@ def table_map(pairs: Sequence[str]) -> dict[str, TableName]:
     return found
 
 
-def problems(manifest: Manifest, found: Sequence[Found]) -> list[Problem]:
+def problems(manifest: Manifest, found: Sequence[Found], *, skip: bool) -> list[Problem]:
     """Return every difference that stands in the way, over all tables at once."""
     return [
         problem
         for table, target in zip(manifest.tables, found, strict=True)
-        for problem in _table_problems(table, target)
+        for problem in (*_table_problems(table, target), *_unheeded(target, skip=skip))
     ]
+
+
+def _unheeded(target: Found, *, skip: bool) -> Iterator[Problem]:
+    """Yield what would let a row in that breaks a key, or change what becomes of a row.
+
+    COPY passes rules by, so rows come in as they are. An INSERT that leaves rows out obeys them, and what a
+    rule did with a row cannot be counted.
+    """
+    name = str(target.facts.name)
+    for key in target.unenforced:
+        yield {"problem": Unfit.KEY_NOT_ENFORCED, "table": name, "constraint": key}
+    if skip and target.rules:
+        yield {"problem": Unfit.RULES, "table": name, "rules": list(target.rules)}
 
 
 def warnings(manifest: Manifest, found: Sequence[Found], *, skip: bool) -> list[Notice]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from shared.catalog.facts import Facts, inspected
@@ -37,11 +38,15 @@ class Found:
     """A table of the target: its facts, and what writing into it depends on.
 
     ``filled`` are columns that the server fills where no value is given; ``sequences`` those that do it.
+    ``rules`` are those on INSERT, which COPY passes by. ``unenforced`` are foreign keys whose triggers are
+    disabled.
     """
 
     facts: Facts
     writable: bool
     triggers: tuple[str, ...]
+    rules: tuple[str, ...]
+    unenforced: tuple[str, ...]
     filled: frozenset[str]
     sequences: tuple[dict[str, Any], ...]
 
@@ -104,11 +109,31 @@ def found(connection: Connection, tables: Sequence[TableName]) -> list[Found]:
             each,
             row["writable"],
             tuple(row["triggers"]),
+            tuple(row["rules"]),
+            tuple(row["unenforced"]),
             frozenset(row["filled"]),
             tuple(row["sequences"]),
         )
         for each, row in zip(facts, beside, strict=True)
     ]
+
+
+def enforces_keys(connection: Connection) -> bool:
+    """Tell whether foreign keys and ordinary triggers hold in this session; inside ``transaction``.
+
+    ``session_replication_role`` may be set for a role or a database, and only a superuser may set it back.
+    """
+    row = connection.execute(statement("shared.restore", "session")).fetchone()
+    return row is not None and row["replication_role"] != "replica"
+
+
+def is_empty(connection: Connection, table: TableName) -> bool:
+    """Tell whether a table has no row; inside ``transaction``."""
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {}) AS filled").format(
+        sql.Identifier(table.schema, table.name)
+    )
+    row = connection.execute(query).fetchone()
+    return row is not None and not row["filled"]
 
 
 def _roll_back(connection: Connection) -> None:

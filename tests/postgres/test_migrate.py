@@ -80,6 +80,41 @@ def test_a_migration_whose_text_was_altered_is_refused(database: str) -> None:
         assert refused.value.params["version"] == 1
 
 
+def test_code_of_a_stranger_does_not_run_with_the_rights_of_whoever_migrates(
+    empty_database: str,
+) -> None:
+    role = "migration_stranger"
+    name = urlsplit(empty_database).path.removeprefix("/")
+    theirs = empty_database.replace("//postgres@", f"//{role}@")
+    rows(empty_database, f"DROP ROLE IF EXISTS {role}")
+    rows(empty_database, f"CREATE ROLE {role} LOGIN")
+    rows(empty_database, f'GRANT CREATE ON DATABASE "{name}" TO {role}')
+    try:
+        migrate.migrate(theirs)
+        for statement in (
+            "DELETE FROM tallystick.migration",
+            (
+                "CREATE FUNCTION tallystick.take() RETURNS trigger LANGUAGE plpgsql AS"
+                f" $$BEGIN EXECUTE 'ALTER ROLE {role} SUPERUSER'; RETURN new; END$$"
+            ),
+            (
+                "CREATE TRIGGER take BEFORE INSERT ON tallystick.migration"
+                " FOR EACH ROW EXECUTE FUNCTION tallystick.take()"
+            ),
+        ):
+            rows(theirs, statement)
+        with pytest.raises(Refused) as refused:
+            migrate.migrate(empty_database)
+        assert refused.value.code is Code.SCHEMA_UNTRUSTED
+        assert refused.value.params == {"fault": "owner", "names": [role]}
+        assert (
+            one(empty_database, f"SELECT rolsuper FROM pg_roles WHERE rolname = '{role}'") is False
+        )
+    finally:
+        rows(empty_database, f"DROP OWNED BY {role} CASCADE")
+        rows(empty_database, f"DROP ROLE {role}")
+
+
 def test_a_migration_that_fails_leaves_nothing_of_itself(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from shared.db.audit import REASON_MAX_BYTES, Signature
+from shared.db.audit import ACTOR_MAX_BYTES, REASON_MAX_BYTES, Signature
 from shared.db.connect import Database
 from shared.errors import Code, Missing, Passing, Refused, Stale, Verdict
 from shared.jobs import rules, steer, store
@@ -245,6 +245,18 @@ def test_a_reason_that_is_no_single_line_of_text_is_refused(reason: str) -> None
     with pytest.raises(Refused) as refused:
         Signature("ann", reason)
     assert refused.value.code is Code.REASON_INVALID
+
+
+@pytest.mark.parametrize(
+    "actor",
+    ["", " ", "two\nlines", "red\x1b[31m", "x" * (ACTOR_MAX_BYTES + 1), "\u2028", "\udcff"],
+    ids=["empty", "space", "two-lines", "escape", "long", "separator", "not-utf8"],
+)
+def test_an_actor_that_is_no_single_line_of_text_is_refused(actor: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Signature(actor, "a reason")
+    assert (refused.value.code, refused.value.params["cause"]) == (Code.REASON_INVALID, "actor")
+    assert Signature("x" * ACTOR_MAX_BYTES, "a reason").actor
 
 
 @pytest.mark.parametrize("reason", ["x", "x" * REASON_MAX_BYTES, "é" * 512, "für die Prüfung 監査"])

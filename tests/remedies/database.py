@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -252,3 +253,33 @@ def the_database_was_migrated_by_another_build(scene: Scene) -> Iterator[Variabl
     pip = release(scene, "0.0.7", {file: LATER})
     yield pip | {"RELEASE": "0.0.7"}
     assert scene.elsewhere("tallystick", "jobs", "list", "--json", code=0, env=pip)["items"] == []
+
+
+def foreign(scene: Scene, role: str, database: str) -> None:
+    """Let a role own the schema that a superuser is about to migrate."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA tallystick AUTHORIZATION "{role}"'.encode())
+    scene.setenv(DATABASE_URL=database)
+    told = scene.ask("migrate", code=2)
+    assert (told["code"], told["params"]["names"]) == ("SCHEMA_UNTRUSTED", [role])
+
+
+@remedy(Code.SCHEMA_UNTRUSTED, 1)
+def a_superuser_migrates_for_another_role(scene: Scene) -> Iterator[Variables]:
+    with scene.another_database() as database, scene.role() as role:
+        foreign(scene, role, database)
+        name = urlsplit(database).path.removeprefix("/")
+        theirs = scene.url(role=role, database=name)
+        yield {"OWNER": theirs}
+        scene.setenv(DATABASE_URL=theirs)
+        scene.ask("jobs", "list", code=0)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(b"DROP SCHEMA tallystick CASCADE")
+
+
+@remedy(Code.SCHEMA_UNTRUSTED, 2)
+def somebody_made_the_schema_first(scene: Scene) -> Iterator[Variables]:
+    with scene.another_database() as database, scene.role() as role:
+        foreign(scene, role, database)
+        yield {"ADMINISTRATOR": database}
+        scene.ask("jobs", "list", code=0)

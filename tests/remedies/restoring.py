@@ -121,6 +121,41 @@ def a_column_has_another_type(scene: Scene) -> Iterator[Variables]:
     assert one(scene.database, LINES.format("old")) == 90
 
 
+@remedy(Code.RESTORE_REFUSED, 4)
+def the_rows_were_restored_and_removed_again(scene: Scene) -> Iterator[Variables]:
+    job = lost(scene)
+    scene.ask("archive", "restore", job, "--to", scene.database, code=0)
+    scene.sql("TRUNCATE app.orders CASCADE")
+    told = scene.ask("archive", "restore", job, "--to", scene.database, code=2)
+    found = told["params"]["problems"]
+    assert {each["problem"] for each in found} == {"records_stale"}
+    yield {"ARCHIVE": job, "TARGET": scene.database, "JOB": found[0]["job"]}
+    assert one(scene.database, ORDERS) == 45
+
+
+@remedy(Code.RESTORE_REFUSED, 5)
+def the_database_skips_foreign_keys(scene: Scene) -> Iterator[Variables]:
+    job = lost(scene)
+    name = urlsplit(scene.database).path[1:]
+    scene.sql(f'ALTER DATABASE "{name}" SET session_replication_role = replica')
+    told = scene.ask("archive", "restore", job, "--to", scene.database, code=2)
+    assert [each["problem"] for each in told["params"]["problems"]] == ["session_replica"]
+    statement = f'ALTER DATABASE "{name}" RESET session_replication_role'
+    yield {"ARCHIVE": job, "TARGET": scene.database, "STATEMENT": statement}
+    assert one(scene.database, ORDERS) == 45
+
+
+@remedy(Code.RESTORE_REFUSED, 6)
+def somebody_made_the_records_first(scene: Scene) -> Iterator[Variables]:
+    job = lost(scene)
+    with scene.role() as role:
+        scene.sql(f'CREATE SCHEMA tallystick_restore AUTHORIZATION "{role}"')
+        told = scene.ask("archive", "restore", job, "--to", scene.database, code=2)
+        assert [each["problem"] for each in told["params"]["problems"]] == ["records_owner"]
+        yield {"ARCHIVE": job, "TARGET": scene.database, "ADMINISTRATOR": scene.database}
+        assert one(scene.database, ORDERS) == 45
+
+
 READING = (
     (
         "CREATE TABLE app.reading (sensor text, number integer, at timestamptz NOT NULL,"

@@ -16,6 +16,19 @@ SELECT coalesce(has_any_column_privilege(oid, 'INSERT'), false) AS writable,
         WHERE tgrelid = relation.oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 4 <> 0
     ), '[]') AS triggers,
     coalesce((
+        SELECT jsonb_agg(rulename ORDER BY rulename)
+        FROM pg_rewrite
+        -- '3' is INSERT.
+        WHERE ev_class = relation.oid AND ev_type = '3' AND ev_enabled IN ('O', 'A')
+    ), '[]') AS rules,
+    -- A foreign key is enforced by triggers of its own; a superuser can switch them off and forget them.
+    coalesce((
+        SELECT jsonb_agg(DISTINCT conname ORDER BY conname)
+        FROM pg_trigger JOIN pg_constraint ON pg_constraint.oid = tgconstraint
+        WHERE tgrelid = relation.oid AND conrelid = relation.oid AND contype = 'f'
+          AND tgisinternal AND tgenabled NOT IN ('O', 'A')
+    ), '[]') AS unenforced,
+    coalesce((
         SELECT jsonb_agg(attname ORDER BY attnum)
         FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
         WHERE attrelid = relation.oid AND attnum > 0 AND NOT attisdropped
