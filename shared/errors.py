@@ -123,6 +123,7 @@ class Code(StrEnum):
     CHOICE_INVALID = "CHOICE_INVALID"
     CODE_UNKNOWN = "CODE_UNKNOWN"
     RESTORE_REFUSED = "RESTORE_REFUSED"
+    RESTORE_UNSAFE = "RESTORE_UNSAFE"
 
     # What ends the reading of an archive, or a restore.
     ARCHIVE_BROKEN = "ARCHIVE_BROKEN"

@@ -90,7 +90,9 @@ def migrate(dsn: Dsn) -> tuple[int, ...]:
     with _connected(dsn) as connection:
         with connection.transaction():
             _lock(connection)
-            connection.execute("CREATE SCHEMA IF NOT EXISTS tallystick")
+            # Not IF NOT EXISTS: that asks for the right to create one even where there is one.
+            if not _has_schema(connection):
+                connection.execute("CREATE SCHEMA tallystick")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS tallystick.migration (version integer PRIMARY KEY, name text"
                 " NOT NULL, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
@@ -130,6 +132,11 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[Row]]:
             if was_lost(error):
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
             raise
+
+
+def _has_schema(connection: psycopg.Connection[Row]) -> bool:
+    found = connection.execute("SELECT to_regnamespace('tallystick') AS found").fetchone()
+    return found is not None and found["found"] is not None
 
 
 def _check_owner(connection: psycopg.Connection[Row]) -> None:

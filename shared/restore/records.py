@@ -46,17 +46,19 @@ def purpose(names: Sequence[TableName], choice: Choice | None) -> str:
 def prepare(connection: Connection) -> None:
     """Make the table of records if it is not there.
 
-    Raises ``psycopg.Error``, and ``Refused`` (RESTORE_REFUSED) where somebody else made it meanwhile.
+    Raises ``psycopg.Error``, and ``Refused`` (RESTORE_UNSAFE) where somebody else made it meanwhile.
     """
     with transaction(connection):
         if _there(connection):
             return
         connection.execute(statement("shared.restore", "one_at_a_time"))
-        connection.execute(statement("shared.restore", "records_schema"))
+        if not _has_schema(connection):
+            # Not IF NOT EXISTS: that asks for the right to create one even where there is one.
+            connection.execute(statement("shared.restore", "records_schema"))
         connection.execute(statement("shared.restore", "records_table"))
         # Looked at again before the commit: between the first look and now a stranger may have been quicker.
         if found := unbelievable(connection):
-            raise Refused(Code.RESTORE_REFUSED, problems=found)
+            raise Refused(Code.RESTORE_UNSAFE, problems=found)
 
 
 def unbelievable(connection: Connection) -> list[Problem]:
@@ -106,6 +108,13 @@ def check(batches: Sequence[BatchProof], there: dict[int, str]) -> None:
     ]
     if problems:
         raise Refused(Code.RESTORE_REFUSED, problems=problems)
+
+
+def _has_schema(connection: Connection) -> bool:
+    row = connection.execute(
+        statement("shared.restore", "schema_there"), {"name": TABLE.schema}
+    ).fetchone()
+    return bool(row and row["there"])
 
 
 def _there(connection: Connection) -> bool:

@@ -76,8 +76,8 @@ def restore(
 ) -> Account:
     """Restore archives, oldest first, into the database at ``url``.
 
-    Raises ``Refused`` (RESTORE_REFUSED, CHOICE_INVALID) before anything is written, ``Verdict``
-    (ARCHIVE_BROKEN) for a damaged archive, also before, and ``Trouble`` (RESTORE_CONFLICT, RESTORE_FAILED)
+    Raises ``Refused`` (RESTORE_REFUSED, RESTORE_UNSAFE, CHOICE_INVALID) before anything is written,
+    ``Verdict`` (ARCHIVE_BROKEN) for a damaged archive, also before, and ``Trouble`` (RESTORE_CONFLICT, RESTORE_FAILED)
     for what the target says of a batch: those before it stay, nothing of it does, and running it again goes
     on from there.
     """
@@ -123,9 +123,9 @@ def _check(
     account: Account,
 ) -> None:
     """Compare every archive with the target, making missing tables if asked to; all differences at once."""
-    problems = _session_problems(connection)
-    if problems:
-        raise Refused(Code.RESTORE_REFUSED, problems=problems)
+    if unsafe := _session_problems(connection):
+        raise Refused(Code.RESTORE_UNSAFE, problems=unsafe)
+    problems: list[Problem] = []
     for archive, errand in zip(archives, errands, strict=True):
         manifest, names = archive.manifest, errand.names
         for table, name in zip(manifest.tables, names, strict=True):
@@ -139,7 +139,8 @@ def _check(
             there = found(connection, names)
             restored = records.restored(connection, manifest.job, errand.purpose)
             records.check(archive.batches, restored)
-            problems += _stale(connection, archive, errand, there, restored, made)
+            unsafe += _stale(connection, archive, errand, there, restored, made)
+            unsafe += [each for each in tables.unenforced(there) if each not in unsafe]
         # Tables that were only tried out are gone again, and fitted.
         gone = set(made) if request.dry_run else set()
         problems += [
@@ -152,6 +153,8 @@ def _check(
             account.warnings += [each for each in told if each not in account.warnings]
     if problems:
         raise Refused(Code.RESTORE_REFUSED, problems=problems)
+    if unsafe:
+        raise Refused(Code.RESTORE_UNSAFE, problems=unsafe)
 
 
 def _session_problems(connection: Connection) -> list[Problem]:

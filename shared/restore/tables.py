@@ -113,25 +113,35 @@ def table_map(pairs: Sequence[str]) -> dict[str, TableName]:
 
 
 def problems(manifest: Manifest, found: Sequence[Found], *, skip: bool) -> list[Problem]:
-    """Return every difference that stands in the way, over all tables at once."""
-    return [
+    """Return every difference that stands in the way, over all tables at once.
+
+    COPY passes rules by, so rows come in as they are. With ``skip`` they are inserted, and what a rule did
+    with a row could not be counted.
+    """
+    differences = [
         problem
         for table, target in zip(manifest.tables, found, strict=True)
-        for problem in (*_table_problems(table, target), *_unheeded(target, skip=skip))
+        for problem in _table_problems(table, target)
     ]
+    rules = [
+        {"problem": Unfit.RULES, "table": str(target.facts.name), "rules": list(target.rules)}
+        for target in found
+        if skip and target.rules
+    ]
+    return differences + rules
 
 
-def _unheeded(target: Found, *, skip: bool) -> Iterator[Problem]:
-    """Yield what would let a row in that breaks a key, or change what becomes of a row.
-
-    COPY passes rules by, so rows come in as they are. An INSERT that leaves rows out obeys them, and what a
-    rule did with a row cannot be counted.
-    """
-    name = str(target.facts.name)
-    for key in target.unenforced:
-        yield {"problem": Unfit.KEY_NOT_ENFORCED, "table": name, "constraint": key}
-    if skip and target.rules:
-        yield {"problem": Unfit.RULES, "table": name, "rules": list(target.rules)}
+def unenforced(found: Sequence[Found]) -> list[Problem]:
+    """Return the foreign keys that would let a row in that breaks them."""
+    return [
+        {
+            "problem": Unfit.KEY_NOT_ENFORCED,
+            "table": str(target.facts.name),
+            "constraint": constraint,
+        }
+        for target in found
+        for constraint in target.unenforced
+    ]
 
 
 def warnings(manifest: Manifest, found: Sequence[Found], *, skip: bool) -> list[Notice]:

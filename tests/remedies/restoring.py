@@ -121,7 +121,7 @@ def a_column_has_another_type(scene: Scene) -> Iterator[Variables]:
     assert one(scene.database, LINES.format("old")) == 90
 
 
-@remedy(Code.RESTORE_REFUSED, 4)
+@remedy(Code.RESTORE_UNSAFE, 1)
 def the_rows_were_restored_and_removed_again(scene: Scene) -> Iterator[Variables]:
     job = lost(scene)
     scene.ask("archive", "restore", job, "--to", scene.database, code=0)
@@ -133,7 +133,7 @@ def the_rows_were_restored_and_removed_again(scene: Scene) -> Iterator[Variables
     assert one(scene.database, ORDERS) == 45
 
 
-@remedy(Code.RESTORE_REFUSED, 5)
+@remedy(Code.RESTORE_UNSAFE, 2)
 def the_database_skips_foreign_keys(scene: Scene) -> Iterator[Variables]:
     job = lost(scene)
     name = urlsplit(scene.database).path[1:]
@@ -145,7 +145,7 @@ def the_database_skips_foreign_keys(scene: Scene) -> Iterator[Variables]:
     assert one(scene.database, ORDERS) == 45
 
 
-@remedy(Code.RESTORE_REFUSED, 6)
+@remedy(Code.RESTORE_UNSAFE, 3)
 def somebody_made_the_records_first(scene: Scene) -> Iterator[Variables]:
     job = lost(scene)
     with scene.role() as role:

@@ -1,1 +1,1 @@
-CREATE SCHEMA IF NOT EXISTS tallystick_restore
+CREATE SCHEMA tallystick_restore
