@@ -77,9 +77,9 @@ def restore(
     """Restore archives, oldest first, into the database at ``url``.
 
     Raises ``Refused`` (RESTORE_REFUSED, RESTORE_UNSAFE, CHOICE_INVALID) before anything is written,
-    ``Verdict`` (ARCHIVE_BROKEN) for a damaged archive, also before, and ``Trouble`` (RESTORE_CONFLICT, RESTORE_FAILED)
-    for what the target says of a batch: those before it stay, nothing of it does, and running it again goes
-    on from there.
+    ``Verdict`` (ARCHIVE_BROKEN) for a damaged archive, also before, and ``Trouble`` (RESTORE_CONFLICT,
+    RESTORE_FAILED) for what the target says of a batch: those before it stay, nothing of it does, and running
+    it again goes on from there.
     """
     archives = tuple(_verified(places, watch))
     errands = [_errand(archive, request) for archive in archives]
