@@ -16,7 +16,10 @@ from shared.chain.batch import (
     PREAMBLE,
     End,
     Header,
+    begin_lines,
+    commit_line,
     copy_line,
+    done_line,
     end_line,
     header_line,
     unescape,
@@ -82,7 +85,8 @@ def _raw(
     connection: psycopg.Connection[Row], opening: Opening, page: Page, tally: _Tally
 ) -> Iterator[bytes]:
     shape = opening.shape
-    yield header_line(page.header) + PREAMBLE + copy_line(shape.tables[0])
+    job, seq = page.header.job, page.header.seq
+    yield header_line(page.header) + PREAMBLE + begin_lines(job, seq) + copy_line(shape.tables[0])
     query = root_query(opening, page.header.after, page.size)
     yield from _root_rows(connection, query, page, tally, shape.tables[0].label)
     yield END_OF_ROWS
@@ -95,6 +99,7 @@ def _raw(
             query = related_query(opening, index, page.header.after, last)
             yield from _related_rows(connection, query, page, tally, shape.tables[index].label)
         yield END_OF_ROWS
+    yield done_line(job, seq, final=not more) + commit_line(final=not more)
     yield end_line(
         End(
             roots=tally.roots,

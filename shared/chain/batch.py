@@ -34,7 +34,19 @@ PINS: tuple[tuple[str, str], ...] = (
 PREAMBLE = b"\\set ON_ERROR_STOP on\n" + b"".join(
     f"SET {name} = {value};\n".encode("ascii") for name, value in PINS
 )
-"""The lines between header and first table, the same bytes in every batch of format 1."""
+"""The lines after the header, the same bytes in every batch of format 1."""
+
+INCOMPLETE = "the archive is not complete"
+"""What psql is asked to run in the place of COMMIT after a batch that is not the last: an error."""
+
+# Two statements that are errors outside a transaction block: rows must not be committed batch by batch.
+_IN_ONE_TRANSACTION = "SAVEPOINT tallystick;\nRELEASE SAVEPOINT tallystick;\n"
+# The setting is local to the transaction and names the last batch that was read in it.
+_STEP = (
+    "DO $$BEGIN IF coalesce(current_setting('tallystick.chain', true), '') <> '{before}'"
+    " THEN RAISE EXCEPTION '{problem}'; END IF;"
+    " PERFORM set_config('tallystick.chain', '{now}', true); END$$;\n"
+)
 
 _FILE = re.compile(r"([0-9]{6,})\.sql\.zst")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -87,6 +99,33 @@ def header_line(header: Header) -> bytes:
         "writer": header.writer,
     }
     return HEADER_MARK + canonical_json(value) + b"\n"
+
+
+def begin_lines(job: str, seq: int) -> bytes:
+    """Lines before the first table: psql stops unless the batch before this one has just ended."""
+    place = "be the first in" if seq == 1 else f"come right after batch {seq - 1} in"
+    step = _STEP.format(
+        before="" if seq == 1 else f"{job} {seq - 1}",
+        problem=f"batch {seq} of job {job} must {place} its transaction",
+        now=f"{job} {seq} begun",
+    )
+    return (_IN_ONE_TRANSACTION + step).encode("ascii")
+
+
+def done_line(job: str, seq: int, *, final: bool) -> bytes:
+    """Line after the last table: psql stops unless this same batch began, and notes that it ended."""
+    step = _STEP.format(
+        before=f"{job} {seq} begun",
+        problem=f"the beginning of batch {seq} of job {job} is missing",
+        now=f"{job} {seq} final" if final else f"{job} {seq}",
+    )
+    return step.encode("ascii")
+
+
+def commit_line(*, final: bool) -> bytes:
+    """Line that says what `:tallystick_end` runs after this batch: COMMIT after the last one only."""
+    statement = "COMMIT" if final else f"'{INCOMPLETE}'"
+    return f"\\set tallystick_end {statement}\n".encode("ascii")
 
 
 def end_line(end: End) -> bytes:

@@ -17,7 +17,10 @@ from shared.chain.batch import (
     PREAMBLE,
     End,
     Header,
+    begin_lines,
+    commit_line,
     copy_line,
+    done_line,
     file_name,
 )
 from shared.chain.canonical import canonical_json, parse_json, sha256_hex
@@ -105,13 +108,15 @@ def verify_batch(
         raise Broken(Reason.FILE_AFTER_FINAL, final=position.seq)
     stored = _Stored(chunks)
     text = Text(decompressed(stored))
-    header = _read_header(text)
+    header = read_header(text)
     _check_header(header, manifest, position)
-    if text.take(len(PREAMBLE)) != PREAMBLE:
-        raise Broken(Reason.PREAMBLE_MISMATCH)
+    check_beginning(text, header)
     last_root = _last_root(manifest)
     rows, raw_bytes = _count_blocks(text, manifest, last_root)
+    final = _read_guard(text, header)
     end = _read_end(text)
+    if end.final != final:
+        raise Broken(Reason.GUARD_MISMATCH, place="end")
     _check_counts(end, manifest, rows, raw_bytes)
     _check_last(end, header, manifest, last_root)
     if not text.finished():
@@ -199,7 +204,8 @@ class _Stored:
             yield chunk
 
 
-def _read_header(text: Text) -> Header:
+def read_header(text: Text) -> Header:
+    """Take the first line of a batch; raises Broken."""
     value = _marked_json(text.line(), HEADER_MARK, "header", Reason.HEADER_INVALID)
     version = value.get("format")
     if type(version) is not int:
@@ -214,6 +220,15 @@ def _read_header(text: Text) -> Header:
     if type(seq) is not int:
         raise Broken(Reason.HEADER_INVALID, problem="type")
     return Header(job, seq, prev, _cursor(value["after"], Reason.HEADER_INVALID), writer)
+
+
+def check_beginning(text: Text, header: Header) -> None:
+    """Take the lines between header and first table; raises Broken unless they are those of the format."""
+    if text.take(len(PREAMBLE)) != PREAMBLE:
+        raise Broken(Reason.PREAMBLE_MISMATCH)
+    guard = begin_lines(header.job, header.seq)
+    if text.take(len(guard)) != guard:
+        raise Broken(Reason.GUARD_MISMATCH, place="beginning")
 
 
 def _check_header(header: Header, manifest: Manifest, position: Position) -> None:
@@ -242,6 +257,15 @@ def _count_blocks(text: Text, manifest: Manifest, last_root: LastRow) -> tuple[d
         rows[table.label] = counted
         raw_bytes += size
     return rows, raw_bytes
+
+
+def _read_guard(text: Text, header: Header) -> bool:
+    """Take the lines between last table and end line, and tell whether they call the batch final."""
+    found = text.line() + b"\n" + text.line() + b"\n"
+    for final in (False, True):
+        if found == done_line(header.job, header.seq, final=final) + commit_line(final=final):
+            return final
+    raise Broken(Reason.GUARD_MISMATCH, place="end")
 
 
 def _read_end(text: Text) -> End:

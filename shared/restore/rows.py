@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.chain.batch import PREAMBLE, copy_line, unescape
+from shared.chain.batch import copy_line, unescape
 from shared.chain.frame import decompressed
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
+from shared.chain.verify import check_beginning, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,9 +34,10 @@ class Block:
 def blocks(manifest: Manifest, chunks: Iterable[bytes]) -> Iterator[Block]:
     """Yield the blocks of a batch from its stored bytes, in the order of the manifest's tables."""
     text = Text(decompressed(chunks))
-    text.line()
-    if text.take(len(PREAMBLE)) != PREAMBLE:
-        raise Broken(Reason.PREAMBLE_MISMATCH)
+    header = read_header(text)
+    if header.job != manifest.job:
+        raise Broken(Reason.JOB_MISMATCH, expected=manifest.job, found=header.job)
+    check_beginning(text, header)
     for table in manifest.tables:
         opening = copy_line(table)
         if text.take(len(opening)) != opening:

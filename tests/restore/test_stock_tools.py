@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from shared.chain.batch import Header, header_line
+from shared.chain.canonical import sha256_hex
 from tests.operations.stage import Stage, batch_files, copied, execute, only_job
 from tests.restore import every_type
+from tests.restore.recipe import printed
 from tests.restore.shelf import SHOP, TABLES, archived, assert_equal, brought
 from tests.worlds import one
 
@@ -19,10 +20,8 @@ pytestmark = pytest.mark.system
 
 def replayed(here: Stage, url: str) -> subprocess.CompletedProcess[str]:
     """Run the documented command."""
-    files = " ".join(shlex.quote(str(file)) for file in batch_files(here, only_job(here)))
-    psql = f"psql -X -q -v ON_ERROR_STOP=1 --single-transaction {shlex.quote(url)}"
-    command = f"set -o pipefail; zstd -dcq {files} | {psql}"
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    files = batch_files(here, only_job(here))
+    return printed(files[0].parent, url, sha256_hex(files[-1].read_bytes()))
 
 
 def emptied(here: Stage, url: str) -> None:

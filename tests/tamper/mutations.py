@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from shared.chain.batch import PREAMBLE
+from shared.chain.batch import PREAMBLE, begin_lines, commit_line, done_line
 from shared.chain.canonical import canonical_json, parse_json
 from shared.chain.manifest import MANIFEST_NAME, Table
 from tests.tamper.shelf import (
@@ -28,6 +28,7 @@ from tests.tamper.shelf import (
     text,
 )
 from tests.unit.chain.scribe import (
+    JOB,
     MANIFEST,
     OTHER_JOB,
     PAGES,
@@ -364,6 +365,29 @@ ENDS: dict[str, dict[str, object]] = {
     "final no truth": {"final": 1},
     "final null": {"final": None},
 }
+GUARDS: dict[str, Callable[[Page], Page]] = {
+    "no guard": lambda it: replace(it, guard=b""),
+    "guard of the next batch": lambda it: replace(it, guard=begin_lines(JOB, it.header.seq + 1)),
+    "guard of another job": lambda it: replace(it, guard=begin_lines(OTHER_JOB, it.header.seq)),
+    "a guard without a savepoint": lambda it: replace(
+        it, guard=it.guard.replace(b"SAVEPOINT tallystick;\n", b"", 1)
+    ),
+    "a command in the guard": lambda it: replace(it, guard=it.guard + b"\\! id\n"),
+    "no lines after the tables": lambda it: replace(it, done=b"", commit=b""),
+    "lines after the tables twice": lambda it: replace(it, done=it.done + it.commit + it.done),
+    "no word on committing": lambda it: replace(it, commit=b""),
+    "the wrong word on committing": lambda it: replace(
+        it, commit=commit_line(final=not it.end.final)
+    ),
+    "done as if final were otherwise": lambda it: replace(
+        it,
+        done=done_line(JOB, it.header.seq, final=not it.end.final),
+        commit=commit_line(final=not it.end.final),
+    ),
+    "a command instead of committing": lambda it: replace(
+        it, commit=b"\\set tallystick_end `id`\n"
+    ),
+}
 HEADERS: dict[str, dict[str, object]] = {
     "another job": {"job": OTHER_JOB},
     "another number": {"seq": 7},
@@ -464,6 +488,11 @@ UNTRUE = (
     spoiled("blocks swapped", 1, lambda it: replace(it, blocks=it.blocks[::-1])),
     spoiled("preamble twice", 1, lambda it: replace(it, preamble=PREAMBLE * 2)),
     spoiled("no preamble", 1, lambda it: replace(it, preamble=b"")),
+    *(
+        spoiled(f"{how} in {seq}", seq, change)
+        for seq in (1, 2, 3)
+        for how, change in GUARDS.items()
+    ),
     *(
         both(f"ends before {mark!r} in {seq}", f"{seq:06d}.sql.zst", cut_text(mark, seq))
         for seq in (1, 3)

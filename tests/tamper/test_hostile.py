@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shared.chain.batch import PREAMBLE, copy_line
+from shared.chain.batch import PREAMBLE, begin_lines, copy_line
 from shared.chain.canonical import canonical_json
 from shared.chain.frame import compressor
 from shared.chain.manifest import MANIFEST_NAME
@@ -85,7 +85,7 @@ def bomb(begin: bytes, byte: bytes, blocks: int) -> bytes:
 
 
 HEADER = text(batch(WHOLE, ONE)).partition(b"\n")[0]
-BEGIN = HEADER + b"\n" + PREAMBLE + copy_line(MANIFEST.tables[0])
+BEGIN = HEADER + b"\n" + PREAMBLE + begin_lines(MANIFEST.job, 1) + copy_line(MANIFEST.tables[0])
 LINE = b" " * MIB
 
 

@@ -11,7 +11,10 @@ from shared.chain.batch import (
     PREAMBLE,
     End,
     Header,
+    begin_lines,
+    commit_line,
     copy_line,
+    done_line,
     end_line,
     header_line,
     unescape,
@@ -96,12 +99,16 @@ class Page:
 
     header: Header
     preamble: bytes
+    guard: bytes
     blocks: tuple[tuple[bytes, bytes], ...]
+    done: bytes
+    commit: bytes
     end: End
 
     def text(self) -> bytes:
         blocks = b"".join(opening + rows + END_OF_ROWS for opening, rows in self.blocks)
-        return header_line(self.header) + self.preamble + blocks + end_line(self.end)
+        before = header_line(self.header) + self.preamble + self.guard
+        return before + blocks + self.done + self.commit + end_line(self.end)
 
 
 def cursor_of(manifest: Manifest, rows: bytes) -> Cursor:
@@ -128,9 +135,12 @@ def page(
     return Page(
         header=Header(manifest.job, seq, prev, after, "tallystick 0.1.0"),
         preamble=PREAMBLE,
+        guard=begin_lines(manifest.job, seq),
         blocks=tuple(
             (copy_line(table), block) for table, block in zip(manifest.tables, rows, strict=True)
         ),
+        done=done_line(manifest.job, seq, final=final),
+        commit=commit_line(final=final),
         end=End(counts[0][1], counts, sum(map(len, rows)), last, final),
     )
 

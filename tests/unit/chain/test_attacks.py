@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from shared.chain.batch import PREAMBLE
+from shared.chain.batch import PREAMBLE, commit_line, done_line, file_name
 from shared.chain.canonical import sha256_hex
 from shared.chain.verdict import Reason, Verdict
 from shared.chain.verify import ChainReport, verify_chain
 from tests.unit.chain.scribe import (
+    JOB,
     MANIFEST,
     OTHER_JOB,
     PAGES,
@@ -205,7 +207,37 @@ def test_an_edited_preamble_is_broken() -> None:
 
 def test_a_command_slipped_in_between_preamble_and_rows_is_broken() -> None:
     files = spoiled(1, lambda it: replace(it, preamble=PREAMBLE + b"COMMIT;\n"))
+    assert reason_of(files) is Reason.GUARD_MISMATCH
+    files = spoiled(1, lambda it: replace(it, guard=it.guard + b"\\! id\n"))
     assert reason_of(files) is Reason.COPY_MISMATCH
+
+
+@pytest.mark.parametrize("seq", [1, 2, 3])
+@pytest.mark.parametrize("old", [b"begun", b"job", b"SAVEPOINT", b"RAISE", b"true", JOB.encode()])
+def test_guards_that_would_let_a_gap_pass_are_broken(seq: int, old: bytes) -> None:
+    file = file_name(seq)
+    for part in ("guard", "done"):
+
+        def edit(it: Page, part: str = part) -> Page:
+            return replace(it, **{part: getattr(it, part).replace(old, b"x")})
+
+        edited = spoiled(seq, edit)
+        if edited != chain()[1]:
+            assert reason_of(edited, file) is Reason.GUARD_MISMATCH
+    no_guard = spoiled(seq, lambda it: replace(it, guard=b""))
+    assert reason_of(no_guard, file) is Reason.GUARD_MISMATCH
+    left_out = spoiled(seq, lambda it: replace(it, done=b""))
+    assert reason_of(left_out, file) is Reason.GUARD_MISMATCH
+
+
+@pytest.mark.parametrize("seq", [1, 3])
+def test_lines_that_commit_what_the_end_line_does_not_call_final_are_broken(seq: int) -> None:
+    other = seq != 3
+    wrong = commit_line(final=other)
+    both = {"commit": wrong, "done": done_line(JOB, seq, final=other)}
+    for change in ({"commit": wrong}, both):
+        files = spoiled(seq, partial(replace, **change))
+        assert reason_of(files, file_name(seq)) is Reason.GUARD_MISMATCH
 
 
 def test_a_block_of_another_table_is_broken() -> None:
