@@ -10,7 +10,8 @@ from psycopg import sql
 
 from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
-from shared.db.connect import CONNECT_SECONDS, cause_of, connect, turned_away, was_lost
+from shared.db.connect import CONNECT_SECONDS, cause_of, connect, still_there, turned_away, was_lost
+from shared.db.pins import STATEMENTS, pinned
 from shared.db.statement import statement
 from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Verdict
 
@@ -64,7 +65,9 @@ class SourceConnection:
 
     def open(self) -> psycopg.Connection[Row]:
         """Return the connection; raises ``Missing`` without credentials, ``Passing`` if unreachable."""
-        if self._connection is None or self._connection.closed:
+        if self._connection is not None and not still_there(self._connection):
+            self.close()
+        if self._connection is None:
             with source_errors(), credential_errors():
                 self._connection = connect(self._dsn, self._seconds)
         return self._connection
@@ -174,6 +177,7 @@ def _begin(
     milliseconds = max(1, int(seconds * 1000))
     pins = {
         **dict(PINS),
+        **dict(STATEMENTS),
         "statement_timeout": str(milliseconds),
         "lock_timeout": str(min(milliseconds, LOCK_SECONDS * 1000)),
         "idle_in_transaction_session_timeout": str(milliseconds),
@@ -181,14 +185,19 @@ def _begin(
     }
     with connection.pipeline():
         connection.execute(BEGIN)
-        for setting, value in pins.items():
-            connection.execute(f"SET LOCAL {setting} = {value}")
+        for each in pinned(connection, pins.items()):
+            connection.execute(each)
         if lock:
             listed = sql.SQL(", ").join(
                 sql.Identifier(table.schema, table.name) for table in tables
             )
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(listed))
-        return inspected(connection, tables)
+        damage = connection.execute(statement("shared.archive", "damage_passed_over"))
+        facts = inspected(connection, tables)
+    passed_over = [name for row in damage for name in row["settings"]]
+    if passed_over:
+        raise Verdict(Code.EXPORT_FAILED, cause="damage-passed-over", settings=passed_over)
+    return facts
 
 
 def _end(connection: psycopg.Connection[Row]) -> None:

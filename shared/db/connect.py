@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import select
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import dict_row
 
+from shared.db.pins import CONTROL, pinned
+from shared.db.times import IsoLoader
 from shared.errors import Code, Passing, Refused, Uncertain
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ LOCK_SECONDS = 5
 RETRIES = 4
 CAUSE_MAX_CHARS = 200
 RETRY_SECONDS = 0.05
+# Between what a server says as it ends a session and the end itself.
+FAREWELL_SECONDS = 0.05
 
 # A standby, which may be promoted in a moment.
 READ_ONLY = frozenset({"25006", "0A000"})
@@ -43,11 +48,12 @@ TURNED_AWAY = re.compile(
 )
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-LIMITS = (
-    f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'",
-    f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'",
-    f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_SECONDS}s'",
-    "SET LOCAL synchronous_commit = on",
+PINS = (
+    *CONTROL,
+    ("statement_timeout", f"'{STATEMENT_SECONDS}s'"),
+    ("lock_timeout", f"'{LOCK_SECONDS}s'"),
+    ("idle_in_transaction_session_timeout", f"'{STATEMENT_SECONDS}s'"),
+    ("synchronous_commit", "on"),
 )
 
 
@@ -87,7 +93,7 @@ def connect(dsn: Dsn, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]
 
 
 def _connected(dsn: str, seconds: int) -> psycopg.Connection[Row]:
-    return psycopg.connect(
+    connection = psycopg.connect(
         dsn,
         autocommit=True,
         prepare_threshold=None,
@@ -100,6 +106,26 @@ def _connected(dsn: str, seconds: int) -> psycopg.Connection[Row]:
         keepalives_count=3,
         gssencmode="disable",
     )
+    connection.adapters.register_loader("timestamptz", IsoLoader)
+    return connection
+
+
+def still_there(connection: psycopg.Connection[Row]) -> bool:
+    """Tell whether an idle connection has not been ended from the other side meanwhile; asks nobody.
+
+    A server or pooler that ends sessions which rest for too long (``idle_session_timeout``) has said so by
+    now: what it said waits to be read. A statement sent there would be lost without a trace.
+    """
+    try:
+        # Nothing to read: nothing happened. Else the end of the session may still be on its way.
+        wait = 0.0
+        while not connection.closed and select.select([connection.fileno()], [], [], wait)[0]:
+            connection.pgconn.consume_input()
+            connection.pgconn.is_busy()
+            wait = FAREWELL_SECONDS
+    except psycopg.OperationalError:
+        return False
+    return not connection.closed
 
 
 def was_lost(error: psycopg.Error) -> bool:
@@ -158,7 +184,9 @@ class Database:
             if connection is None:
                 continue
             try:
-                return _one_round_trip(connection, (*LIMITS, *first), statement, params)
+                return _one_round_trip(
+                    connection, (*pinned(connection, PINS), *first), statement, params
+                )
             except psycopg.Error as error:
                 lost = was_lost(error)
                 if lost:
@@ -181,7 +209,7 @@ class Database:
         connection = self._open(last=True)
         assert connection is not None  # noqa: S101 - _open(last=True) returns or raises
         try:
-            connection.execute("; ".join((BEGIN, *LIMITS)))
+            connection.execute("; ".join((BEGIN, *pinned(connection, PINS))))
             yield connection
             connection.execute("COMMIT")
         except psycopg.Error as error:
@@ -204,8 +232,10 @@ class Database:
             self._connection = None
 
     def _open(self, *, last: bool) -> psycopg.Connection[Row] | None:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._connection is not None:
+            if still_there(self._connection):
+                return self._connection
+            self.close()
         try:
             self._connection = connect(self._dsn)
         except psycopg.Error as error:

@@ -12,9 +12,13 @@ from importlib.resources import files
 import psycopg
 
 from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.pins import CONTROL, pinned
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
+# A migration takes as long as it takes, whatever limit the role has for its own work.
+PINS = (*CONTROL, ("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0"))
+
 LOCK_KEY = 0x7A11_57C4
 
 
@@ -124,6 +128,7 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
 
 
 def _lock(connection: psycopg.Connection[dict[str, object]]) -> None:
+    connection.execute("; ".join(pinned(connection, PINS)).encode())
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
 
 

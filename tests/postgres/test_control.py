@@ -264,9 +264,9 @@ def test_a_transaction_whose_body_fails_leaves_nothing(database: str, control: D
 def test_a_transaction_that_idles_too_long_is_ended_by_the_server(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = [each for each in connecting.LIMITS if "idle" not in each]
-    short = "SET LOCAL idle_in_transaction_session_timeout = '100ms'"
-    monkeypatch.setattr(connecting, "LIMITS", (*limits, short))
+    pins = [each for each in connecting.PINS if "idle" not in each[0]]
+    short = ("idle_in_transaction_session_timeout", "'100ms'")
+    monkeypatch.setattr(connecting, "PINS", (*pins, short))
     with closing(worlds.control(database)) as control:
         with pytest.raises(Passing) as passing:
             in_transaction(control, "SELECT 1", wait_seconds=0.5)
