@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import select
 import time
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import dict_row
 
+from shared.db import reaching
 from shared.db.pins import CONTROL, pinned
 from shared.db.times import IsoLoader
 from shared.errors import Code, Passing, Refused, Uncertain
@@ -39,15 +39,25 @@ FAREWELL_SECONDS = 0.05
 
 # A standby, which may be promoted in a moment.
 READ_ONLY = frozenset({"25006", "0A000"})
+# The server itself is in need, whatever was asked of it.
+IN_NEED = {
+    "53200": "out-of-memory",
+    "53400": "server-limit",
+    "53": "overloaded",
+    "54001": "server-limit",
+    "55000": "not-ready",
+    "58": "server-storage",
+    "XX001": "damaged",
+    "XX002": "damaged",
+    "XX": "server-fault",
+}
+UNFIT = frozenset({"damaged", "server-fault", "server-limit"})
 # The transaction was rolled back for certain and may succeed when repeated.
 ROLLED_BACK = frozenset({"25P03", "40001", "40P01", "55P03", "57014"})
-# A connection that is refused has no SQLSTATE: what the server said is all that libpq passes on.
-TURNED_AWAY = re.compile(
-    r'authentication failed|no password supplied|is not permitted to log in|role "[^\n]*" does not exist'
-    r"|no pg_hba\.conf entry|pg_hba\.conf rejects connection|permission denied for database"
-)
-
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+# Where the connection string of the control database is set.
+SETTING = "TALLYSTICK_DATABASE_URL"
+
 PINS = (
     *CONTROL,
     ("statement_timeout", f"'{STATEMENT_SECONDS}s'"),
@@ -144,7 +154,9 @@ def turned_away(error: psycopg.Error) -> bool:
     """Tell whether the server does not let this user in, so that trying again would not help."""
     if state := error.sqlstate:
         return state.startswith("28")
-    return isinstance(error, psycopg.OperationalError) and bool(TURNED_AWAY.search(str(error)))
+    return isinstance(error, psycopg.OperationalError) and bool(
+        reaching.TURNED_AWAY.search(str(error))
+    )
 
 
 class Database:
@@ -239,38 +251,53 @@ class Database:
         try:
             self._connection = connect(self._dsn)
         except psycopg.Error as error:
-            refuse_url(error)
-            refuse(error)
-            if last:
-                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            if last or not _may_pass(error):
+                refuse_connecting(error)
+                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from None
             _pause(1)
             return None
         return self._connection
 
 
 def cause_of(error: psycopg.Error) -> str:
-    """Return what the server said, or why libpq could not reach it; one bounded line, no secrets.
+    """Return what the server said, or why libpq could not reach it; one bounded line, no secrets."""
+    if text := error.diag.message_primary:
+        return text.strip()[:CAUSE_MAX_CHARS]
+    return reaching.said(error)
 
-    libpq begins with where it tried to connect, and a URL with an unescaped ``@`` in its password has
-    half of that password there: so only what follows the last colon is told.
+
+def refuse_connecting(error: psycopg.Error) -> None:
+    """Raise ``Refused`` or ``Passing`` where no session began for a reason that has words of its own.
+
+    What libpq quotes of a string that it cannot read may be the password, so its error goes no further.
     """
-    text = error.diag.message_primary or str(error).strip().split("\n")[0].rsplit(": ", 1)[-1]
-    return text.strip()[:CAUSE_MAX_CHARS] or type(error).__name__
-
-
-def refuse_url(error: psycopg.Error) -> None:
-    """Raise ``Refused`` where the URL itself cannot be read; what libpq quotes of it may be the password."""
-    if isinstance(error, psycopg.ProgrammingError) and not error.sqlstate:
-        raise Refused(Code.DATABASE_REFUSED, cause="malformed-url") from error
+    if turned_away(error):
+        raise Refused(Code.DATABASE_REFUSED, cause="refused", detail=cause_of(error)) from None
+    if found := reaching.obstacle(error):
+        params = {"cause": found.cause, "detail": found.detail, "setting": SETTING}
+        if found.configured:
+            raise Refused(Code.DATABASE_REFUSED, **params) from None
+        raise Passing(Code.DATABASE_UNAVAILABLE, **params) from None
 
 
 def refuse(error: psycopg.Error) -> None:
     """Raise ``Refused`` or ``Passing`` where the server will not do for us what others may ask of it."""
     state = error.sqlstate or ""
-    if turned_away(error) or state == "42501":
-        raise Refused(Code.DATABASE_REFUSED, detail=cause_of(error)) from error
+    if turned_away(error):
+        raise Refused(Code.DATABASE_REFUSED, cause="refused", detail=cause_of(error)) from error
+    if state == "42501":
+        raise Refused(Code.DATABASE_REFUSED, cause="not-granted", detail=cause_of(error)) from error
+    if found := reaching.obstacle(error):
+        params = {"cause": found.cause, "detail": found.detail, "setting": SETTING}
+        raise Refused(Code.DATABASE_REFUSED, **params) from None
     if state in READ_ONLY:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error
+    if cause := IN_NEED.get(state) or IN_NEED.get(state[:2]):
+        cause = "lock-table-full" if "out of shared memory" in str(error) else cause
+        params = {"cause": cause, "detail": cause_of(error), "sqlstate": state}
+        if cause in UNFIT:
+            raise Refused(Code.DATABASE_REFUSED, **params) from error
+        raise Passing(Code.DATABASE_UNAVAILABLE, **params) from error
 
 
 def _one_round_trip(
@@ -292,6 +319,11 @@ def _one_round_trip(
         for _ in (BEGIN, *first):
             cursor.nextset()
         return cursor.fetchall() if cursor.description else []
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    found = reaching.obstacle(error)
+    return not turned_away(error) and (found is None or not found.configured)
 
 
 def _roll_back(connection: psycopg.Connection[Row]) -> None:

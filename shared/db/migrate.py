@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_connecting, was_lost
 from shared.db.pins import CONTROL, pinned
 from shared.errors import Code, Passing, Refused
 
@@ -110,9 +110,8 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
     try:
         connection = connect(dsn)
     except psycopg.Error as error:
-        refuse_url(error)
-        refuse(error)
-        raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+        refuse_connecting(error)
+        raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from None
     # Whatever the database defaults to: with a snapshot older than its lock, the second of two processes
     # would not see the work of the first.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
