@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+# What becomes of a job in which something went wrong, by its state.
+THEN = {"FAILED": "failed", "PAUSED": "resumed"}
+
 
 def time(value: datetime | None) -> str | None:
     """Return a time as RFC 3339 in UTC, to the microsecond."""
@@ -42,8 +45,11 @@ def told(
 
 
 def error(error: TallystickError, about: Mapping[str, object] | None = None) -> Json:
-    """Return an error with its words; those it came with go before ours."""
-    found = told(str(error.code), error.params, about)
+    """Return an error with its words; those it came with go before ours.
+
+    Nothing runs it again by itself, unless ``about`` says otherwise.
+    """
+    found = told(str(error.code), error.params, {"then": "command", **(about or {})})
     return found if error.words is None else found | {"message": error.words, "next": None}
 
 
@@ -234,10 +240,12 @@ def finding(found: Finding) -> Json:
 
     Where it is about a job that met an error, the error is told along.
     """
-    text = _words(found.code, found.params)
+    text = _words(found.code, {"then": "command", **found.params})
     happened, next_step = text.happened, text.next_step
     if why_params := found.params.get("error_params"):
-        why = _words(found.params["code"], {**found.params, "cause": None, **why_params})
+        then = {"JOB_FAILED": "failed", "JOB_PAUSED": "resumed"}.get(str(found.code), "retried")
+        params = {**found.params, "cause": None, "then": then, **why_params}
+        why = _words(found.params["code"], params)
         happened = f"{happened} {why.happened}"
         next_step = why.next_step or next_step
     return {
@@ -350,7 +358,10 @@ def _set_since(row: Row) -> list[Json]:
 
 
 def _about(job: Job | None) -> Json:
-    return {"job": str(job.id), "kind": job.kind} if job else {}
+    """Return what words may name of a job, and what becomes of it; without one, the next tick looks again."""
+    if job is None:
+        return {"then": "retried"}
+    return {"job": str(job.id), "kind": job.kind, "then": THEN.get(str(job.state), "retried")}
 
 
 def _words(code: str, params: Mapping[str, object]) -> Words:

@@ -10,7 +10,9 @@ from psycopg import sql
 
 from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
-from shared.db.connect import CONNECT_SECONDS, cause_of, connect, turned_away, was_lost
+from shared.db import reaching
+from shared.db.connect import CONNECT_SECONDS, cause_of, connect, still_there, turned_away, was_lost
+from shared.db.pins import STATEMENTS, pinned
 from shared.db.statement import statement
 from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Verdict
 
@@ -24,30 +26,51 @@ LOCK_SECONDS = 5
 
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
+# Where the connection string of a source is set.
+SETTING = "TALLYSTICK_SOURCE_URL (or TALLYSTICK_DATABASE_URL)"
+
 # What SQLSTATEs mean for a job: how it goes on, and the cause that is told.
 MEANING: dict[str, tuple[type[Trouble], str]] = {
     "40001": (Passing, "recovery-conflict"),
     "40P01": (Passing, "recovery-conflict"),
+    "40": (Passing, "recovery-conflict"),
+    "72": (Passing, "recovery-conflict"),
     "55P03": (Passing, "lock-timeout"),
     "25P03": (Passing, "unreachable"),
+    # A pooler ended the session, or gave a wait up.
+    "08P01": (Passing, "unreachable"),
     "57014": (TooMuch, "timeout"),
-    # Limits of the server, and values it cannot print: a shorter page may get past them.
-    "53200": (TooMuch, "unprintable"),
+    "25P04": (TooMuch, "timeout"),
+    # Values it cannot print, and rows too large for it: a shorter page may get past them.
     "54000": (TooMuch, "unprintable"),
-    "XX000": (TooMuch, "unprintable"),
     "22021": (TooMuch, "unprintable"),
     "22P05": (TooMuch, "unprintable"),
+    # Its shared table of locks is full, or other work took its memory.
+    "53200": (Passing, "out-of-memory"),
+    "53400": (Verdict, "server-limit"),
+    "54001": (Verdict, "server-limit"),
     "53": (Passing, "overloaded"),
     "42501": (Verdict, "not-granted"),
     "42P01": (Verdict, "table-missing"),
     "42703": (Verdict, "column-missing"),
     "3F000": (Verdict, "schema-missing"),
+    "55000": (Passing, "not-ready"),
+    "55006": (Passing, "not-ready"),
+    "58": (Passing, "server-storage"),
+    "XX001": (Verdict, "damaged"),
+    "XX002": (Verdict, "damaged"),
+    "XX": (Verdict, "server-fault"),
+    "P0": (Verdict, "raised"),
 }
 # What the server says of data errors may quote a value of a row, which no job or log may hold.
 DATA = "22"
 GONE = frozenset({"table-missing", "column-missing", "schema-missing"})
 # The same SQLSTATE, told apart by what the server says.
 SAID: tuple[tuple[str, type[Trouble], str], ...] = (
+    # A row whose text is longer than a message may be: nothing is wrong with the server.
+    ("invalid memory alloc request size", TooMuch, "unprintable"),
+    ("string buffer exceeds maximum allowed length", TooMuch, "unprintable"),
+    ("out of shared memory", Passing, "lock-table-full"),
     ("row-level security", Verdict, "row-security"),
     ("due to user request", Passing, "cancelled"),
 )
@@ -64,7 +87,9 @@ class SourceConnection:
 
     def open(self) -> psycopg.Connection[Row]:
         """Return the connection; raises ``Missing`` without credentials, ``Passing`` if unreachable."""
-        if self._connection is None or self._connection.closed:
+        if self._connection is not None and not still_there(self._connection):
+            self.close()
+        if self._connection is None:
             with source_errors(), credential_errors():
                 self._connection = connect(self._dsn, self._seconds)
         return self._connection
@@ -82,7 +107,8 @@ def source_errors(**params: object) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise trouble_of(error, **params) from error
+        # Without a SQLSTATE it is libpq that speaks, which may quote what it was given as a password.
+        raise trouble_of(error, **params) from (error if error.sqlstate else None)
 
 
 @contextmanager
@@ -105,13 +131,13 @@ def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
     """Say what an error of the source means for the job; the server's words go along, bounded."""
     state, text = error.sqlstate or "", str(error)
     detail = dict(params)
-    if isinstance(error, psycopg.ProgrammingError) and not state:
-        # The URL itself cannot be read; what libpq quotes of it may be the password.
-        return Missing(Code.CREDENTIAL_MISSING, cause="malformed-url", **params)
     if not state.startswith(DATA):
         detail["detail"] = cause_of(error)
     if turned_away(error):
         return _trouble(Missing, "refused", detail)
+    if found := reaching.obstacle(error):
+        kind: type[Trouble] = Missing if found.configured else Passing
+        return _trouble(kind, found.cause, detail | {"detail": found.detail, "setting": SETTING})
     for words, kind, cause in SAID:
         if words in text:
             return _trouble(kind, cause, detail)
@@ -174,6 +200,7 @@ def _begin(
     milliseconds = max(1, int(seconds * 1000))
     pins = {
         **dict(PINS),
+        **dict(STATEMENTS),
         "statement_timeout": str(milliseconds),
         "lock_timeout": str(min(milliseconds, LOCK_SECONDS * 1000)),
         "idle_in_transaction_session_timeout": str(milliseconds),
@@ -181,14 +208,19 @@ def _begin(
     }
     with connection.pipeline():
         connection.execute(BEGIN)
-        for setting, value in pins.items():
-            connection.execute(f"SET LOCAL {setting} = {value}")
+        for each in pinned(connection, pins.items()):
+            connection.execute(each)
         if lock:
             listed = sql.SQL(", ").join(
                 sql.Identifier(table.schema, table.name) for table in tables
             )
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(listed))
-        return inspected(connection, tables)
+        damage = connection.execute(statement("shared.archive", "damage_passed_over"))
+        facts = inspected(connection, tables)
+    passed_over = [name for row in damage for name in row["settings"]]
+    if passed_over:
+        raise Verdict(Code.EXPORT_FAILED, cause="damage-passed-over", settings=passed_over)
+    return facts
 
 
 def _end(connection: psycopg.Connection[Row]) -> None:

@@ -26,6 +26,7 @@ PINS: tuple[tuple[str, str], ...] = (
     ("timezone", "'UTC'"),
     ("extra_float_digits", "3"),
     ("bytea_output", "'hex'"),
+    ("array_nulls", "on"),
     ("lc_monetary", "'C'"),
     ("xmloption", "content"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
+import select
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import dict_row
 
+from shared.db import reaching
+from shared.db.pins import CONTROL, pinned
+from shared.db.times import IsoLoader
 from shared.errors import Code, Passing, Refused, Uncertain
 
 if TYPE_CHECKING:
@@ -31,23 +34,36 @@ LOCK_SECONDS = 5
 RETRIES = 4
 CAUSE_MAX_CHARS = 200
 RETRY_SECONDS = 0.05
+# Between what a server says as it ends a session and the end itself.
+FAREWELL_SECONDS = 0.05
 
 # A standby, which may be promoted in a moment.
 READ_ONLY = frozenset({"25006", "0A000"})
+# The server itself is in need, whatever was asked of it.
+IN_NEED = {
+    "53200": "out-of-memory",
+    "53400": "server-limit",
+    "53": "overloaded",
+    "54001": "server-limit",
+    "55000": "not-ready",
+    "58": "server-storage",
+    "XX001": "damaged",
+    "XX002": "damaged",
+    "XX": "server-fault",
+}
+UNFIT = frozenset({"damaged", "server-fault", "server-limit"})
 # The transaction was rolled back for certain and may succeed when repeated.
 ROLLED_BACK = frozenset({"25P03", "40001", "40P01", "55P03", "57014"})
-# A connection that is refused has no SQLSTATE: what the server said is all that libpq passes on.
-TURNED_AWAY = re.compile(
-    r'authentication failed|no password supplied|is not permitted to log in|role "[^\n]*" does not exist'
-    r"|no pg_hba\.conf entry|pg_hba\.conf rejects connection|permission denied for database"
-)
-
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-LIMITS = (
-    f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'",
-    f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'",
-    f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_SECONDS}s'",
-    "SET LOCAL synchronous_commit = on",
+# Where the connection string of the control database is set.
+SETTING = "TALLYSTICK_DATABASE_URL"
+
+PINS = (
+    *CONTROL,
+    ("statement_timeout", f"'{STATEMENT_SECONDS}s'"),
+    ("lock_timeout", f"'{LOCK_SECONDS}s'"),
+    ("idle_in_transaction_session_timeout", f"'{STATEMENT_SECONDS}s'"),
+    ("synchronous_commit", "on"),
 )
 
 
@@ -87,7 +103,7 @@ def connect(dsn: Dsn, seconds: int = CONNECT_SECONDS) -> psycopg.Connection[Row]
 
 
 def _connected(dsn: str, seconds: int) -> psycopg.Connection[Row]:
-    return psycopg.connect(
+    connection = psycopg.connect(
         dsn,
         autocommit=True,
         prepare_threshold=None,
@@ -100,6 +116,26 @@ def _connected(dsn: str, seconds: int) -> psycopg.Connection[Row]:
         keepalives_count=3,
         gssencmode="disable",
     )
+    connection.adapters.register_loader("timestamptz", IsoLoader)
+    return connection
+
+
+def still_there(connection: psycopg.Connection[Row]) -> bool:
+    """Tell whether an idle connection has not been ended from the other side meanwhile; asks nobody.
+
+    A server or pooler that ends sessions which rest for too long (``idle_session_timeout``) has said so by
+    now: what it said waits to be read. A statement sent there would be lost without a trace.
+    """
+    try:
+        # Nothing to read: nothing happened. Else the end of the session may still be on its way.
+        wait = 0.0
+        while not connection.closed and select.select([connection.fileno()], [], [], wait)[0]:
+            connection.pgconn.consume_input()
+            connection.pgconn.is_busy()
+            wait = FAREWELL_SECONDS
+    except psycopg.OperationalError:
+        return False
+    return not connection.closed
 
 
 def was_lost(error: psycopg.Error) -> bool:
@@ -118,7 +154,9 @@ def turned_away(error: psycopg.Error) -> bool:
     """Tell whether the server does not let this user in, so that trying again would not help."""
     if state := error.sqlstate:
         return state.startswith("28")
-    return isinstance(error, psycopg.OperationalError) and bool(TURNED_AWAY.search(str(error)))
+    return isinstance(error, psycopg.OperationalError) and bool(
+        reaching.TURNED_AWAY.search(str(error))
+    )
 
 
 class Database:
@@ -158,7 +196,9 @@ class Database:
             if connection is None:
                 continue
             try:
-                return _one_round_trip(connection, (*LIMITS, *first), statement, params)
+                return _one_round_trip(
+                    connection, (*pinned(connection, PINS), *first), statement, params
+                )
             except psycopg.Error as error:
                 lost = was_lost(error)
                 if lost:
@@ -181,7 +221,7 @@ class Database:
         connection = self._open(last=True)
         assert connection is not None  # noqa: S101 - _open(last=True) returns or raises
         try:
-            connection.execute("; ".join((BEGIN, *LIMITS)))
+            connection.execute("; ".join((BEGIN, *pinned(connection, PINS))))
             yield connection
             connection.execute("COMMIT")
         except psycopg.Error as error:
@@ -204,43 +244,60 @@ class Database:
             self._connection = None
 
     def _open(self, *, last: bool) -> psycopg.Connection[Row] | None:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._connection is not None:
+            if still_there(self._connection):
+                return self._connection
+            self.close()
         try:
             self._connection = connect(self._dsn)
         except psycopg.Error as error:
-            refuse_url(error)
-            refuse(error)
-            if last:
-                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+            if last or not _may_pass(error):
+                refuse_connecting(error)
+                raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from None
             _pause(1)
             return None
         return self._connection
 
 
 def cause_of(error: psycopg.Error) -> str:
-    """Return what the server said, or why libpq could not reach it; one bounded line, no secrets.
+    """Return what the server said, or why libpq could not reach it; one bounded line, no secrets."""
+    if text := error.diag.message_primary:
+        return text.strip()[:CAUSE_MAX_CHARS]
+    return reaching.said(error)
 
-    libpq begins with where it tried to connect, and a URL with an unescaped ``@`` in its password has
-    half of that password there: so only what follows the last colon is told.
+
+def refuse_connecting(error: psycopg.Error) -> None:
+    """Raise ``Refused`` or ``Passing`` where no session began for a reason that has words of its own.
+
+    What libpq quotes of a string that it cannot read may be the password, so its error goes no further.
     """
-    text = error.diag.message_primary or str(error).strip().split("\n")[0].rsplit(": ", 1)[-1]
-    return text.strip()[:CAUSE_MAX_CHARS] or type(error).__name__
-
-
-def refuse_url(error: psycopg.Error) -> None:
-    """Raise ``Refused`` where the URL itself cannot be read; what libpq quotes of it may be the password."""
-    if isinstance(error, psycopg.ProgrammingError) and not error.sqlstate:
-        raise Refused(Code.DATABASE_REFUSED, cause="malformed-url") from error
+    if turned_away(error):
+        raise Refused(Code.DATABASE_REFUSED, cause="refused", detail=cause_of(error)) from None
+    if found := reaching.obstacle(error):
+        params = {"cause": found.cause, "detail": found.detail, "setting": SETTING}
+        if found.configured:
+            raise Refused(Code.DATABASE_REFUSED, **params) from None
+        raise Passing(Code.DATABASE_UNAVAILABLE, **params) from None
 
 
 def refuse(error: psycopg.Error) -> None:
     """Raise ``Refused`` or ``Passing`` where the server will not do for us what others may ask of it."""
     state = error.sqlstate or ""
-    if turned_away(error) or state == "42501":
-        raise Refused(Code.DATABASE_REFUSED, detail=cause_of(error)) from error
+    if turned_away(error):
+        raise Refused(Code.DATABASE_REFUSED, cause="refused", detail=cause_of(error)) from error
+    if state == "42501":
+        raise Refused(Code.DATABASE_REFUSED, cause="not-granted", detail=cause_of(error)) from error
+    if found := reaching.obstacle(error):
+        params = {"cause": found.cause, "detail": found.detail, "setting": SETTING}
+        raise Refused(Code.DATABASE_REFUSED, **params) from None
     if state in READ_ONLY:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error
+    if cause := IN_NEED.get(state) or IN_NEED.get(state[:2]):
+        cause = "lock-table-full" if "out of shared memory" in str(error) else cause
+        params = {"cause": cause, "detail": cause_of(error), "sqlstate": state}
+        if cause in UNFIT:
+            raise Refused(Code.DATABASE_REFUSED, **params) from error
+        raise Passing(Code.DATABASE_UNAVAILABLE, **params) from error
 
 
 def _one_round_trip(
@@ -262,6 +319,11 @@ def _one_round_trip(
         for _ in (BEGIN, *first):
             cursor.nextset()
         return cursor.fetchall() if cursor.description else []
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    found = reaching.obstacle(error)
+    return not turned_away(error) and (found is None or not found.configured)
 
 
 def _roll_back(connection: psycopg.Connection[Row]) -> None:

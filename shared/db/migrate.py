@@ -11,11 +11,15 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import Dsn, Row, cause_of, connect, refuse, refuse_url, was_lost
+from shared.db.connect import Dsn, Row, cause_of, connect, refuse, refuse_connecting, was_lost
 from shared.db.ours import doubts
+from shared.db.pins import CONTROL, pinned
 from shared.errors import Code, Passing, Refused
 
 # One number for all invocations that migrate the same database; any constant would do.
+# A migration takes as long as it takes, whatever limit the role has for its own work.
+PINS = (*CONTROL, ("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0"))
+
 LOCK_KEY = 0x7A11_57C4
 COLUMNS = (
     "version integer NOT NULL",
@@ -117,9 +121,8 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[Row]]:
     try:
         connection = connect(dsn)
     except psycopg.Error as error:
-        refuse_url(error)
-        refuse(error)
-        raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
+        refuse_connecting(error)
+        raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from None
     # Whatever the database defaults to: with a snapshot older than its lock, the second of two processes
     # would not see the work of the first.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -153,6 +156,7 @@ def _check_owner(connection: psycopg.Connection[Row]) -> None:
 
 
 def _lock(connection: psycopg.Connection[Row]) -> None:
+    connection.execute("; ".join(pinned(connection, PINS)).encode())
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
 
 

@@ -29,9 +29,12 @@ def words(code: str, params: Mapping[str, object], language: str = "en") -> Word
 
     A ``cause`` among the parameters refines them; a list of ``problems`` is told one to a line. A
     parameter that is not there leaves out the part of a sentence that names it. A code without words
-    is shown as it is. Raises ``LookupError`` for a language without a catalogue.
+    is shown as it is. ``then`` says what becomes of it, which only who asks can know: ``retried``,
+    ``resumed`` or ``failed`` for a job, ``command`` for one that nothing runs again.
+    Raises ``LookupError`` for a language without a catalogue.
     """
     found = _found(str(code), params.get("cause"), language)
+    params = {**params, "again": _again(params, language)}
     happened = fill(found.happened, params)
     problems = params.get("problems")
     if isinstance(problems, list | tuple):
@@ -49,6 +52,11 @@ def _found(code: str, cause: object, language: str) -> Entry:
     if reason := entry(language, cause):
         return Entry(f"{general.happened} {reason.happened}", reason.next_step or general.next_step)
     return general
+
+
+def _again(params: Mapping[str, object], language: str) -> str:
+    known = entry(language, f"then-{params.get('then')}") or entry(language, "then-unknown")
+    return fill(known.happened, params) if known else ""
 
 
 def _command(template: str, params: Mapping[str, object]) -> str:

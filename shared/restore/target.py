@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from shared.catalog.facts import Facts, inspected
 from shared.chain.batch import PINS
 from shared.db.connect import CONNECT_SECONDS, Row
+from shared.db.pins import STATEMENTS, pinned
 from shared.db.statement import statement
 from shared.restore.trouble import target_errors
 
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
 
 Connection = psycopg.Connection[Row]
 
-# A batch takes as long as it takes, whatever limits the role has for its own work.
+# A batch takes as long as it takes, whatever limits the role has for its own work; and what was said to be
+# restored is on the disk. The limit for locks stays the role's: a wait that it ends is a cause of its own.
 SETTINGS = (
     *PINS,
+    *STATEMENTS,
     ("statement_timeout", "0"),
     ("idle_in_transaction_session_timeout", "0"),
+    ("synchronous_commit", "on"),
     ("application_name", "'tallystick restore'"),
 )
-BEGIN = "; ".join(["BEGIN", *(f"SET LOCAL {name} = {value}" for name, value in SETTINGS)])
+# Whether rows may be written is left to the role: a default of read only refuses the restore.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def transaction(connection: Connection, *, keep: bool = True) -> Iterator[None]:
     ``keep`` False rolls back instead, so that trying something out leaves nothing. Settings are local to the
     transaction: a pooler may stand in front. Raises ``psycopg.Error``.
     """
-    connection.execute(BEGIN.encode())
+    connection.execute("; ".join((BEGIN, *pinned(connection, SETTINGS))).encode())
     try:
         yield
     except BaseException:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from shared.catalog.names import TableName
+from shared.db import reaching
 from shared.db.connect import cause_of, turned_away, was_lost
 from shared.errors import Code, Passing, Trouble, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# Where the connection string of a target is given.
+SETTING = "--to"
 
 # Rows and target do not go together, by SQLSTATE or its class.
 CONFLICTS = {
@@ -29,13 +33,21 @@ CONFLICTS = {
     "P0": "trigger",
     "09": "trigger",
     "22": "value",
-    "54": "value",
+    "54000": "value",
 }
 # The server will not, whatever the rows are.
 REFUSALS: dict[str, tuple[type[Trouble], str]] = {
     "42501": (Verdict, "not-granted"),
     "25006": (Verdict, "read-only"),
+    "53200": (Passing, "out-of-memory"),
+    "53400": (Verdict, "server-limit"),
+    "54": (Verdict, "server-limit"),
     "53": (Passing, "overloaded"),
+    "55000": (Verdict, "not-ready"),
+    "58": (Passing, "server-storage"),
+    "XX001": (Verdict, "damaged"),
+    "XX002": (Verdict, "damaged"),
+    "XX": (Verdict, "server-fault"),
     "40": (Passing, "rolled-back"),
     "55P03": (Passing, "locked"),
     "57014": (Passing, "cancelled"),
@@ -50,7 +62,8 @@ def target_errors(**params: object) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise trouble_of(error, **params) from error
+        # Without a SQLSTATE it is libpq that speaks, which may quote what it was given as a password.
+        raise trouble_of(error, **params) from (error if error.sqlstate else None)
 
 
 def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
@@ -58,12 +71,18 @@ def trouble_of(error: psycopg.Error, **params: object) -> Trouble:
     state = error.sqlstate or ""
     if turned_away(error):
         return Verdict(Code.RESTORE_FAILED, cause="refused", detail=cause_of(error), **params)
+    if met := reaching.obstacle(error):
+        kind: type[Trouble] = Verdict if met.configured else Passing
+        about = {"cause": met.cause, "detail": met.detail, "setting": SETTING}
+        return kind(Code.RESTORE_FAILED, **params | about)
     if was_lost(error):
         return Passing(Code.RESTORE_FAILED, cause="unreachable", detail=cause_of(error), **params)
     if cause := CONFLICTS.get(state) or CONFLICTS.get(state[:2]):
         return Verdict(Code.RESTORE_CONFLICT, **params | _names(error) | {"cause": cause})
     kind, cause = REFUSALS.get(state) or REFUSALS.get(state[:2]) or (Verdict, "refused-by-server")
     detail = {"detail": cause_of(error), "sqlstate": state}
+    if "out of shared memory" in str(error):
+        cause = "lock-table-full"
     return kind(Code.RESTORE_FAILED, **params | detail | {"cause": cause})
 
 

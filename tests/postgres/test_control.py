@@ -108,14 +108,14 @@ def test_a_dead_peer_is_noticed(control: Database) -> None:
 FLAKY = """
     CREATE SEQUENCE tries;
     CREATE FUNCTION flaky(good integer, state text) RETURNS integer LANGUAGE plpgsql AS $$
-    DECLARE tried integer := nextval('tries');
+    DECLARE tried integer := nextval('public.tries');
     BEGIN
         IF tried < good THEN
             RAISE EXCEPTION 'not yet' USING ERRCODE = state;
         END IF;
         RETURN tried;
     END $$"""
-CALL = "SELECT flaky(%(good)s::integer, %(state)s) AS tried"
+CALL = "SELECT public.flaky(%(good)s::integer, %(state)s) AS tried"
 
 
 def tries_of(database: str, control: Database, state: str) -> tuple[int, type[Exception] | None]:
@@ -216,7 +216,7 @@ def wait_until_blocked(database: str) -> None:
 def test_a_lost_answer_is_uncertain_unless_repeating_is_the_same_as_once(database: str) -> None:
     rows(database, "CREATE SEQUENCE tries")
     with between(database) as proxy, closing(worlds.control(proxy.dsn)) as far:
-        count = "SELECT nextval('tries') AS tried"
+        count = "SELECT nextval('public.tries') AS tried"
         far.transact(count, {})
         proxy.lose_commits = 1
         with pytest.raises(Uncertain) as uncertain:
@@ -264,9 +264,9 @@ def test_a_transaction_whose_body_fails_leaves_nothing(database: str, control: D
 def test_a_transaction_that_idles_too_long_is_ended_by_the_server(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = [each for each in connecting.LIMITS if "idle" not in each]
-    short = "SET LOCAL idle_in_transaction_session_timeout = '100ms'"
-    monkeypatch.setattr(connecting, "LIMITS", (*limits, short))
+    pins = [each for each in connecting.PINS if "idle" not in each[0]]
+    short = ("idle_in_transaction_session_timeout", "'100ms'")
+    monkeypatch.setattr(connecting, "PINS", (*pins, short))
     with closing(worlds.control(database)) as control:
         with pytest.raises(Passing) as passing:
             in_transaction(control, "SELECT 1", wait_seconds=0.5)

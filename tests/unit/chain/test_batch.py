@@ -53,6 +53,7 @@ def test_the_preamble_stops_at_errors_and_pins_what_values_mean() -> None:
         b"SET timezone = 'UTC';\n"
         b"SET extra_float_digits = 3;\n"
         b"SET bytea_output = 'hex';\n"
+        b"SET array_nulls = on;\n"
         b"SET lc_monetary = 'C';\n"
         b"SET xmloption = content;\n"
     )
