@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from handlers.shape import Json
-    from shared.archive.draft import Draft, Link
+    from shared.archive.draft import Draft, Link, Partly
     from shared.archive.kinds import NamedKind
     from shared.archive.preview import Preview
     from shared.archive.source import SourceConnection
@@ -195,6 +195,7 @@ def follows(draft: Draft) -> str:
     lines = [words("drafted", params).happened]
     if draft.guessed_unit:
         lines.append(words("drafted-unit", {"unit": draft.kind.time_unit}).happened)
+    lines += [words("draft-parts", part_params(each)).happened for each in draft.partly]
     lines += [
         f"{words('draft-left-out', link_params(link)).happened}"
         f" {words(str(why.problem), why.params).happened}"
@@ -212,6 +213,11 @@ def link_params(link: Link) -> Json:
     }
 
 
+def part_params(partly: Partly) -> Json:
+    """Return a foreign key that only partitions declare as the words for it want it."""
+    return {**link_params(partly.link), "count": partly.count, "without": list(partly.without)}
+
+
 def _document(drafted: Draft) -> Json:
     from handlers import shape
     from shared.archive.written import kind_text
@@ -223,6 +229,7 @@ def _document(drafted: Draft) -> Json:
         "definition": drafted.kind.definition("application"),
         "guessed_time_unit": drafted.guessed_unit,
         "outside": [link_params(link) for link in drafted.outside],
+        "partly_declared": [part_params(each) for each in drafted.partly],
         "left_out": [
             {**link_params(link), **shape.told(str(why.problem), why.params)}
             for link, why in drafted.left_out

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from shared.archive.examine import Finding, Problem, examine, time_sort
 from shared.archive.kinds import Kind, Related, TimeUnit, builtin
+from shared.archive.partitions import holder, whole
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
 from shared.catalog.facts import inspected
@@ -29,6 +30,8 @@ READER = "tallystick draft"
 STATEMENT_SECONDS = 10.0
 # Enough rows to tell how often a column is null, few enough to cost nothing.
 SAMPLE_ROWS = 1000
+# Of partitions without a key, which may be thousands.
+PARTS_NAMED = 10
 # Between 1990 and 2100 a count of seconds, and no count of milliseconds, is a number of this size.
 SECONDS_FROM, SECONDS_TO = 631_152_000, 4_102_444_800
 UNITS: tuple[tuple[TimeUnit, int], ...] = (("s", 1), ("ms", 1000), ("us", 1_000_000))
@@ -36,11 +39,24 @@ UNITS: tuple[tuple[TimeUnit, int], ...] = (("s", 1), ("ms", 1000), ("us", 1_000_
 
 @dataclass(frozen=True)
 class Link:
-    """A declared foreign key by which the rows of ``child`` travel with those of ``parent``."""
+    """A declared foreign key by which the rows of ``child`` travel with those of ``parent``.
+
+    ``by_parts`` says that not the child itself declares it, but partitions of it.
+    """
 
     child: TableName
     parent: TableName
     columns: tuple[str, ...]
+    by_parts: bool = False
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A foreign key that only partitions of the child declare, and some of the ``count`` that do not."""
+
+    link: Link
+    count: int
+    without: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +65,8 @@ class Draft:
 
     ``findings`` are warnings about the kind; ``left_out`` are tables that refer to it and cannot travel
     with it, each with the reason; ``outside`` are foreign keys to tables that stay; ``guessed_unit`` says
-    that the time unit was taken from the size of the values.
+    that the time unit was taken from the size of the values; ``partly`` are the keys taken that not all
+    partitions of their table declare.
     """
 
     name: str
@@ -59,6 +76,7 @@ class Draft:
     left_out: tuple[tuple[Link, Finding], ...]
     outside: tuple[Link, ...]
     guessed_unit: bool
+    partly: tuple[Partly, ...]
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,7 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
         time = wishes.time or _time(connection, root)
         unit = wishes.time_unit or _time_unit(connection, root, time)
         known, links = _followed(connection, root)
+        partly = [_partly(connection, link) for link in links if link.by_parts]
     kind = _with_key(Kind(root=str(table), time=time, time_unit=unit), root)
     kind, findings, left_out = _related(kind, known, links)
     inside = {parse_table(each.table) for each in kind.related} | {table}
@@ -101,6 +120,7 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
         left_out=left_out,
         outside=tuple(_outside(known, inside)),
         guessed_unit=unit is not None and wishes.time_unit is None,
+        partly=tuple(each for each in partly if each.link.child in inside),
     )
 
 
@@ -116,16 +136,46 @@ def _followed(
         found: dict[TableName, list[Link]] = {}
         for parent in level:
             for each in parent.row["referenced_by"]:
-                child = TableName(each["schema"], each["table"])
-                if child not in known:
-                    link = Link(child, parent.name, tuple(each["columns"]))
-                    found.setdefault(child, []).append(link)
+                if holder(each, known) is None:
+                    link = _link(each, parent.name, root)
+                    found.setdefault(link.child, []).append(link)
         names = [*known, *found]
         level = inspected(connection, names)[len(known) :] if found else []
         for child_facts in level:
             known[child_facts.name] = child_facts
-            links.append(min(found[child_facts.name], key=lambda link: _nullable(known, link)))
+            links.append(
+                min(
+                    found[child_facts.name],
+                    key=lambda link: (link.by_parts, _nullable(known, link)),
+                )
+            )
     return known, links
+
+
+def _link(reference: dict[str, Any], parent: TableName, root: Facts) -> Link:
+    """Return how a table travels; as a whole, where a partition of it declares the key for itself.
+
+    So its other partitions go along, and those that are made later.
+    """
+    child, of = TableName(reference["schema"], reference["table"]), whole(reference)
+    columns = tuple(reference["columns"])
+    if of is None or of == root.name or of in root.ancestors:
+        return Link(child, parent, columns)
+    return Link(of, parent, columns, by_parts=True)
+
+
+def _partly(connection: psycopg.Connection[Row], link: Link) -> Partly:
+    asked = {
+        "child_schema": link.child.schema,
+        "child_name": link.child.name,
+        "parent_schema": link.parent.schema,
+        "parent_name": link.parent.name,
+        "columns": list(link.columns),
+        "limit": PARTS_NAMED,
+    }
+    rows = connection.execute(statement("shared.archive", "parts_without_key"), asked).fetchall()
+    names = tuple(str(TableName(row["schema"], row["name"])) for row in rows)
+    return Partly(link, rows[0]["found"] if rows else 0, names)
 
 
 def _nullable(known: dict[TableName, Facts], link: Link) -> bool:
@@ -187,7 +237,10 @@ def _shortened(related: Related, facts: list[Facts]) -> Related:
         for key in child.row["foreign_keys"]
         if TableName(key["schema"], key["table"]) in names - {child.name}
     ]
-    return Related(table=related.table) if len(inside) == 1 else related
+    only = inside[0] if len(inside) == 1 else None
+    if only is not None and only["columns"] == related.foreign_key:
+        return Related(table=related.table)
+    return related
 
 
 def _refusal(kind: Kind, facts: list[Facts]) -> Finding | None:
@@ -203,11 +256,18 @@ def _is_written(name: TableName) -> bool:
 
 
 def _outside(known: dict[TableName, Facts], inside: set[TableName | None]) -> Iterator[Link]:
+    # A key to a partition of a table that travels is one to that table.
+    into = {
+        (each["schema"], each["table"], each["name"])
+        for name, facts in known.items()
+        if name in inside
+        for each in facts.row["referenced_by"]
+    }
     for name, facts in known.items():
         if name in inside:
             for key in facts.row["foreign_keys"]:
                 parent = TableName(key["schema"], key["table"])
-                if parent not in inside:
+                if parent not in inside and (name.schema, name.name, key["name"]) not in into:
                     yield Link(name, parent, tuple(key["columns"]))
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from shared.archive.partitions import Join as _Join
+from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
 from shared.catalog.facts import Facts, declared
 from shared.catalog.names import TableName, parse_table
@@ -21,6 +23,7 @@ class Problem(StrEnum):
     TEMPORARY = "TEMPORARY"
     INHERITED = "INHERITED"
     PARTITION_FOREIGN = "PARTITION_FOREIGN"
+    ROWS_INCLUDED = "ROWS_INCLUDED"
     NOT_READABLE = "NOT_READABLE"
     ROW_SECURITY = "ROW_SECURITY"
     NAME_UNPRINTABLE = "NAME_UNPRINTABLE"
@@ -44,6 +47,8 @@ class Problem(StrEnum):
     NO_INDEX_FOR_ORDER = "NO_INDEX_FOR_ORDER"
     NO_INDEX_FOR_JOIN = "NO_INDEX_FOR_JOIN"
     NOT_FOLLOWED = "NOT_FOLLOWED"
+    PARTITIONS_NOT_FOLLOWED = "PARTITIONS_NOT_FOLLOWED"
+    PARTITION_ALONE = "PARTITION_ALONE"
     SELF_REFERENCE = "SELF_REFERENCE"
     SECOND_PATH = "SECOND_PATH"
     WHERE_INVALID = "WHERE_INVALID"
@@ -60,6 +65,8 @@ WARNINGS = frozenset(
         Problem.NO_INDEX_FOR_ORDER,
         Problem.NO_INDEX_FOR_JOIN,
         Problem.NOT_FOLLOWED,
+        Problem.PARTITIONS_NOT_FOLLOWED,
+        Problem.PARTITION_ALONE,
         Problem.SELF_REFERENCE,
         Problem.SECOND_PATH,
         Problem.PAGE_READS_ALL,
@@ -84,13 +91,6 @@ class Finding:
         return self.problem not in WARNINGS
 
 
-@dataclass(frozen=True)
-class _Join:
-    parent: TableName
-    foreign_key: list[str]
-    references: list[str]
-
-
 def tables_of(definition: dict[str, Any]) -> list[TableName]:
     """Return the tables a definition names, root first."""
     texts = [definition["root"], *(related["table"] for related in definition["related"])]
@@ -103,6 +103,10 @@ def examine(
     """Fit a definition to its tables: the shape, unless a finding refuses, and every finding."""
     by_name = {each.name: each for each in facts}
     findings = [found for each in facts for found in _table_findings(each)]
+    findings += [
+        Finding(Problem.ROWS_INCLUDED, {"table": str(name), "ancestor": str(ancestor)})
+        for name, ancestor in overlaps(facts)
+    ]
     if findings:
         return None, tuple(findings)
     root = facts[0]
@@ -123,7 +127,7 @@ def examine(
         findings.append(
             Finding(Problem.TABLES_IN_CIRCLE, {"tables": [str(name) for name in joins]})
         )
-    findings += _not_followed(by_name, joins)
+    findings += [Finding(Problem(code), params) for code, params in unfollowed(by_name, joins)]
     if order is None or key is None or any(found.refuses for found in findings):
         return None, tuple(findings)
     return _shape(definition, by_name, joins, order, key), tuple(findings)
@@ -214,7 +218,10 @@ def _join(
         if join.foreign_key == related["foreign_key"]:
             return join
     parent = by_name[parent_name]
-    references = key if parent_name == parse_table(definition["root"]) else parent.primary_key()
+    references = declared_by_parts(parent, child.name, related["foreign_key"])
+    if references is None:
+        is_root = parent_name == parse_table(definition["root"])
+        references = key if is_root else parent.primary_key()
     if references is None or len(references) != len(related["foreign_key"]):
         return Finding(
             Problem.FOREIGN_KEY_LENGTH,
@@ -280,28 +287,6 @@ def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName]
         order += ready
         waiting = [name for name in waiting if name not in ready]
     return order
-
-
-def _not_followed(by_name: dict[TableName, Facts], joins: dict[TableName, _Join]) -> list[Finding]:
-    """Name every foreign key into the kind that no row is taken along by."""
-    findings = []
-    for facts in by_name.values():
-        for reference in facts.row["referenced_by"]:
-            child, columns = (
-                TableName(reference["schema"], reference["table"]),
-                reference["columns"],
-            )
-            params = {"table": str(facts.name), "child": str(child), "name": reference["name"]}
-            join = joins.get(child)
-            if join and join.parent == facts.name and sorted(join.foreign_key) == sorted(columns):
-                continue
-            if child == facts.name:
-                findings.append(Finding(Problem.SELF_REFERENCE, params))
-            elif child in by_name:
-                findings.append(Finding(Problem.SECOND_PATH, params))
-            else:
-                findings.append(Finding(Problem.NOT_FOLLOWED, params))
-    return findings
 
 
 def _shape(

@@ -31,7 +31,14 @@ STATEMENT_SECONDS = 5.0
 LAG_SECONDS = 300.0
 # What may well be meant so. The others that do not refuse will be felt.
 NOTES = frozenset(
-    {Problem.NOT_FOLLOWED, Problem.SELF_REFERENCE, Problem.SECOND_PATH, Problem.PAGE_READS_ALL}
+    {
+        Problem.NOT_FOLLOWED,
+        Problem.PARTITIONS_NOT_FOLLOWED,
+        Problem.PARTITION_ALONE,
+        Problem.SELF_REFERENCE,
+        Problem.SECOND_PATH,
+        Problem.PAGE_READS_ALL,
+    }
 )
 OF_SOURCE = frozenset({Code.EXPORT_FAILED, Code.CREDENTIAL_MISSING})
 # Told by the GRANTs that are missing, for all tables at once.

@@ -221,7 +221,7 @@ def test_a_partition_takes_what_refers_to_its_table(empty_database: str) -> None
         " FOREIGN KEY (measure, at) REFERENCES measure_20)",
     )
     whole, _ = drafted(empty_database, "public.measure")
-    assert related_of(whole) == ["public.remark"]
+    assert related_of(whole) == ["public.own", "public.remark"]
     part, _ = drafted(empty_database, "public.measure_20")
     assert related_of(part) == ["public.own", "public.remark"]
 

@@ -275,4 +275,5 @@ def test_a_foreign_key_of_one_partition_is_named(database: str) -> None:
     )
     (kind,) = kinds_file.parse(NOTE, "kinds.toml", "application")
     named = [found.params for found in findings_of(database, kind) if "child" in found.params]
-    assert named == [{"table": "public.note", "child": "public.line_1", "name": "own"}]
+    (params,) = named
+    assert (params["child"], params["parts"]) == ("public.line", ["public.line_1"])
