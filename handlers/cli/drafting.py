@@ -175,14 +175,14 @@ def reading(settings: Settings, name: str, **about: object) -> Iterator[SourceCo
 
 def source_url(settings: Settings, name: str) -> Dsn:
     """Return where rows are read from, starting nothing; raises ``Refused`` where nothing says so."""
+    from handlers.cli.session import running_url
     from shared import wiring
-    from shared.db import embedded
     from shared.errors import Code, Refused
 
     source = wiring.named_source(settings) if name == "application" else None
-    found = source or wiring.named_control(settings) or embedded.url(settings.home)
+    found = source or running_url(settings)
     if found is None:
-        raise Refused(Code.SOURCE_MISSING)
+        raise Refused(Code.SOURCE_MISSING if name == "application" else Code.SCHEMA_MISSING)
     return found
 
 
