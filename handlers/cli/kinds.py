@@ -59,7 +59,8 @@ def list_() -> Answer:
 @answering
 def check(
     kinds: Annotated[
-        list[str] | None, typer.Argument(metavar="KIND", help="Those of the kinds file when left out.")
+        list[str] | None,
+        typer.Argument(metavar="KIND", help="Those of the kinds file when left out."),
     ] = None,
 ) -> Answer:
     """Compare kinds with their tables.

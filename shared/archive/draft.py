@@ -14,7 +14,7 @@ from shared.archive.partitions import holder, whole
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
 from shared.catalog.facts import inspected
-from shared.catalog.names import TableName, parse_table
+from shared.catalog.names import CONTROL, TableName, likely, parse_table, visible
 from shared.db.statement import statement
 from shared.errors import Code, Refused
 
@@ -95,8 +95,16 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
     """
     table = parse_table(text)
     if table is None:
+        if CONTROL.search(text):
+            cause = str(Problem.NAME_UNPRINTABLE)
+            raise Refused(Code.DRAFT_REFUSED, cause=cause, table=visible(text))
+        meant = likely(text)
         raise Refused(
-            Code.TABLE_UNKNOWN, cause="malformed", table=text, found=_alike(connection, text)
+            Code.TABLE_UNKNOWN,
+            cause="malformed",
+            table=text,
+            found=_alike(connection, text),
+            written=str(meant) if meant else None,
         )
     with snapshot(connection, [table], name=READER, seconds=STATEMENT_SECONDS, lock=False) as facts:
         root = facts[0]
@@ -206,6 +214,9 @@ def _related(
             without = next(why for other, why in left_out if other.child == link.parent)
             left_out.append((link, without))
             continue
+        if not _is_written(link.child):
+            left_out.append((link, _unwritten(link.child)))
+            continue
         grown = kind.model_copy(update={"related": [*kind.related, _long(link)]})
         refusal = _refusal(grown, [known[name] for name in [*inside, link.child] if name])
         if refusal is None:
@@ -244,15 +255,18 @@ def _shortened(related: Related, facts: list[Facts]) -> Related:
 
 
 def _refusal(kind: Kind, facts: list[Facts]) -> Finding | None:
-    if any(not _is_written(each.name) for each in facts):
-        name = next(each.name for each in facts if not _is_written(each.name))
-        return Finding(Problem.NAME_UNPRINTABLE, {"table": str(name)})
+    if unwritten := [each.name for each in facts if not _is_written(each.name)]:
+        return _unwritten(unwritten[0])
     _, findings = examine(kind.definition("application"), facts)
     return next((found for found in findings if found.refuses), None)
 
 
 def _is_written(name: TableName) -> bool:
     return parse_table(str(name)) == name
+
+
+def _unwritten(name: TableName) -> Finding:
+    return Finding(Problem.NAME_UNPRINTABLE, {"table": visible(str(name))})
 
 
 def _outside(known: dict[TableName, Facts], inside: set[TableName | None]) -> Iterator[Link]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -11,7 +10,7 @@ from shared.archive.partitions import Join as _Join
 from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
 from shared.catalog.facts import Facts, declared
-from shared.catalog.names import TableName, parse_table
+from shared.catalog.names import CONTROL, TableName, parse_table, visible
 from shared.chain.manifest import Table
 
 
@@ -56,9 +55,6 @@ class Problem(StrEnum):
     PAGE_READS_ALL = "PAGE_READS_ALL"
     ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
 
-
-# What no line of a batch can hold inside a name.
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 WARNINGS = frozenset(
     {
@@ -144,9 +140,13 @@ def _table_findings(facts: Facts) -> list[Finding]:
         (row["has_foreign_parts"], Problem.PARTITION_FOREIGN),
         (not row["readable"], Problem.NOT_READABLE),
         (row["row_security"], Problem.ROW_SECURITY),
-        (any(map(CONTROL.search, facts.columns)), Problem.NAME_UNPRINTABLE),
     )
-    return [Finding(problem, params) for wrong, problem in checks if wrong]
+    findings = [Finding(problem, params) for wrong, problem in checks if wrong]
+    return findings + [
+        Finding(Problem.NAME_UNPRINTABLE, params | {"column": visible(column)})
+        for column in facts.columns
+        if CONTROL.search(column)
+    ]
 
 
 def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | None) -> list[Finding]:
