@@ -170,3 +170,5 @@ def _show(out: Console, found: list[Survey]) -> None:
             out.print(f"  {mark}: {finding['message']}", soft_wrap=True)
             if finding["next"]:
                 out.print(f"    {finding['next']}", soft_wrap=True)
+        for note in item["notes"]:
+            out.print(f"  note: {note['message']}", soft_wrap=True)

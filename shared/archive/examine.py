@@ -54,6 +54,11 @@ class Problem(StrEnum):
     JOIN_INVALID = "JOIN_INVALID"
     PAGE_READS_ALL = "PAGE_READS_ALL"
     ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
+    FOREIGN_KEY_UNPROVEN = "FOREIGN_KEY_UNPROVEN"
+    ROWS_WITHOUT_PARENT = "ROWS_WITHOUT_PARENT"
+    TIME_NULL = "TIME_NULL"
+    TIME_ZERO = "TIME_ZERO"
+    TIME_ZONE_READ = "TIME_ZONE_READ"
 
 
 WARNINGS = frozenset(
@@ -67,6 +72,11 @@ WARNINGS = frozenset(
         Problem.SECOND_PATH,
         Problem.PAGE_READS_ALL,
         Problem.ACTIVITY_HIDDEN,
+        Problem.FOREIGN_KEY_UNPROVEN,
+        Problem.ROWS_WITHOUT_PARENT,
+        Problem.TIME_NULL,
+        Problem.TIME_ZERO,
+        Problem.TIME_ZONE_READ,
     }
 )
 

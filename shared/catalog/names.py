@@ -41,6 +41,11 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def column_written(name: str) -> str:
+    """Return a column's name as SQL wants it."""
+    return _written(name)
+
+
 def _read(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part
 

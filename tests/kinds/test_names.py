@@ -93,7 +93,9 @@ def test_a_name_that_is_not_understood_is_shown_as_the_file_should_have_it(
     text = f'[kinds.it]\nroot = {written}\ntime = "at"\n'
     with pytest.raises(Refused) as caught:
         kinds_file.parse(text, "kinds.toml", "application")
-    (found,) = caught.value.params["problems"]
+    problems = caught.value.params["problems"]
+    assert isinstance(problems, list)
+    (found,) = problems
     assert found["problem"] == problem
     assert shown in words(Code.KINDS_INVALID, caught.value.params).happened
     if "written" in found:

@@ -106,6 +106,9 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                                JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number),
                    'schema', space.nspname,
                    'table', parent.relname,
+                   'validated', convalidated,
+                   -- Releases before 18 enforce every key and have no such column.
+                   'enforced', coalesce((to_jsonb(pg_constraint) ->> 'conenforced')::boolean, true),
                    'references', (SELECT jsonb_agg(attname ORDER BY position)
                                   FROM unnest(confkey) WITH ORDINALITY AS part (number, position)
                                   JOIN pg_attribute ON attrelid = confrelid AND attnum = part.number)
