@@ -6,13 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
-
 from shared.archive.examine import Finding, Problem, examine, time_sort
 from shared.archive.kinds import Kind, Related, TimeUnit, builtin
 from shared.archive.partitions import holder, whole
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
+from shared.archive.times import time_column, time_unit
 from shared.catalog.facts import inspected
 from shared.catalog.names import CONTROL, TableName, likely, parse_table, visible
 from shared.db.statement import statement
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
 
 READER = "tallystick draft"
 STATEMENT_SECONDS = 10.0
-# Enough rows to tell how often a column is null, few enough to cost nothing.
-SAMPLE_ROWS = 1000
 # Of partitions without a key, which may be thousands.
 PARTS_NAMED = 10
-# Between 1990 and 2100 a count of seconds, and no count of milliseconds, is a number of this size.
-SECONDS_FROM, SECONDS_TO = 631_152_000, 4_102_444_800
-UNITS: tuple[tuple[TimeUnit, int], ...] = (("s", 1), ("ms", 1000), ("us", 1_000_000))
 
 
 @dataclass(frozen=True)
@@ -111,8 +105,8 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
         if not root.row["found"]:
             found = _like_named(connection, table.name)
             raise Refused(Code.TABLE_UNKNOWN, table=text, found=found)
-        time = wishes.time or _time(connection, root)
-        unit = wishes.time_unit or _time_unit(connection, root, time)
+        time = wishes.time or time_column(connection, root)
+        unit = wishes.time_unit or time_unit(connection, root, time)
         known, links = _followed(connection, root)
         partly = [_partly(connection, link) for link in links if link.by_parts]
     kind = _with_key(Kind(root=str(table), time=time, time_unit=unit), root)
@@ -283,87 +277,6 @@ def _outside(known: dict[TableName, Facts], inside: set[TableName | None]) -> It
                 parent = TableName(key["schema"], key["table"])
                 if parent not in inside and (name.schema, name.name, key["name"]) not in into:
                     yield Link(name, parent, tuple(key["columns"]))
-
-
-def _time(connection: psycopg.Connection[Row], root: Facts) -> str:
-    """Return the one column that can be the time; raises ``Refused`` with all of them if there are more."""
-    sorts = {
-        name: time_sort(column)
-        for name, column in root.columns.items()
-        if column["generated"] is None
-    }
-    times = [name for name, sort in sorts.items() if sort not in {None, TimeSort.NUMBER}]
-    if len(times) == 1:
-        return times[0]
-    keyed = {column for key in root.row["foreign_keys"] for column in key["columns"]}
-    keyed |= set(root.primary_key() or ())
-    numbers = [
-        name for name, sort in sorts.items() if sort is TimeSort.NUMBER and name not in keyed
-    ]
-    candidates = times or numbers
-    if not candidates:
-        raise Refused(Code.TIME_MISSING, table=str(root.name))
-    raise Refused(
-        Code.TIME_AMBIGUOUS,
-        table=str(root.name),
-        problems=[_candidate(connection, root, name) for name in candidates],
-    )
-
-
-def _candidate(connection: psycopg.Connection[Row], root: Facts, name: str) -> dict[str, Any]:
-    leading = (
-        index["name"]
-        for index in root.row["indexes"]
-        if index["usable"] and index["ordered"] and index["columns"][:1] == [name]
-    )
-    share = _null_share(connection, root, name)
-    return {
-        "problem": "candidate",
-        "column": name,
-        "type": root.columns[name]["type"],
-        "nulls": f"{share:.0%}" if share is not None else None,
-        "null_share": share,
-        "index": next(leading, None),
-    }
-
-
-def _null_share(connection: psycopg.Connection[Row], root: Facts, name: str) -> float | None:
-    """Return the share of rows without a value: as the server's statistics say, else of the first rows."""
-    if root.columns[name]["not_null"]:
-        return 0.0
-    params = {"schema": root.name.schema, "table": root.name.name, "column": name}
-    known = connection.execute(statement("shared.archive", "null_share"), params).fetchone()
-    if known is not None:
-        return float(known["share"])
-    sample = sql.SQL(
-        "SELECT avg((c IS NULL)::int)::float8 AS share FROM (SELECT {} AS c FROM {} LIMIT {}) AS sample"
-    ).format(
-        sql.Identifier(name),
-        sql.Identifier(root.name.schema, root.name.name),
-        sql.Literal(SAMPLE_ROWS),
-    )
-    row = connection.execute(sample).fetchone()
-    return row["share"] if row else None
-
-
-def _time_unit(connection: psycopg.Connection[Row], root: Facts, time: str) -> TimeUnit | None:
-    """Return the unit of an integer time, guessed from the size of its values; None for other times."""
-    column = root.columns.get(time)
-    if column is None or time_sort(column) is not TimeSort.NUMBER:
-        return None
-    query = sql.SQL(
-        "SELECT max(c) AS most FROM (SELECT {0} AS c FROM {1} WHERE {0} IS NOT NULL LIMIT {2}) AS sample"
-    ).format(
-        sql.Identifier(time),
-        sql.Identifier(root.name.schema, root.name.name),
-        sql.Literal(SAMPLE_ROWS),
-    )
-    row = connection.execute(query).fetchone()
-    most = row["most"] if row else None
-    for unit, per_second in UNITS:
-        if most is not None and SECONDS_FROM <= most / per_second < SECONDS_TO:
-            return unit
-    raise Refused(Code.TIME_UNIT_UNKNOWN, table=str(root.name), column=time)
 
 
 def _name(table: TableName) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from shared.archive.keys import key_advice
 from shared.archive.partitions import Join as _Join
 from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
 from shared.catalog.facts import Facts, declared
 from shared.catalog.names import CONTROL, TableName, parse_table, visible
 from shared.chain.manifest import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Problem(StrEnum):
@@ -32,7 +37,6 @@ class Problem(StrEnum):
     KEY_NOT_UNIQUE = "KEY_NOT_UNIQUE"
     COLUMN_GENERATED = "COLUMN_GENERATED"
     COLUMN_TYPE = "COLUMN_TYPE"
-    COLUMN_COLLATION = "COLUMN_COLLATION"
     TIME_TYPE = "TIME_TYPE"
     TIME_UNIT = "TIME_UNIT"
     TIME_ZONE = "TIME_ZONE"
@@ -134,9 +138,19 @@ def examine(
             Finding(Problem.TABLES_IN_CIRCLE, {"tables": [str(name) for name in joins]})
         )
     findings += [Finding(Problem(code), params) for code, params in unfollowed(by_name, joins)]
+    findings = _once(findings)
     if order is None or key is None or any(found.refuses for found in findings):
         return None, tuple(findings)
     return _shape(definition, by_name, joins, order, key), tuple(findings)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Keep the first of those about the same column: it may be part of the key and of several joins."""
+    first = {
+        (each.problem, each.params.get("table"), each.params.get("column", place)): each
+        for place, each in reversed(list(enumerate(findings)))
+    }
+    return list(reversed(first.values()))
 
 
 def _table_findings(facts: Facts) -> list[Finding]:
@@ -162,10 +176,10 @@ def _table_findings(facts: Facts) -> list[Finding]:
 def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | None) -> list[Finding]:
     table = str(root.name)
     if key is None:
-        return [Finding(Problem.KEY_MISSING, {"table": table})]
+        return [Finding(Problem.KEY_MISSING, {"table": table, **key_advice(root)})]
     findings = []
     for column in [definition["time"], *key, *filter(None, [definition["namespace"]])]:
-        findings += _order_findings(root, column)
+        findings += _order_findings(root, column, key_advice(root) if column in key else {})
     if findings:
         return findings
     if nullable := [name for name in key if not root.columns[name]["not_null"]]:
@@ -185,8 +199,10 @@ def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | Non
     return findings
 
 
-def _order_findings(facts: Facts, name: str) -> list[Finding]:
-    """Judge a column that rows are chosen, ordered or joined by."""
+def _order_findings(
+    facts: Facts, name: str, advice: Mapping[str, Any] = MappingProxyType({})
+) -> list[Finding]:
+    """Judge a column that rows are chosen, ordered or joined by; ``advice`` is for one that will not do."""
     params = {"table": str(facts.name), "column": name}
     column = facts.columns.get(name)
     if column is None:
@@ -194,7 +210,7 @@ def _order_findings(facts: Facts, name: str) -> list[Finding]:
     if column["generated"] is not None:
         return [Finding(Problem.COLUMN_GENERATED, params)]
     if column["base_kind"] == "other":
-        return [Finding(Problem.COLUMN_TYPE, params | {"type": column["type"]})]
+        return [Finding(Problem.COLUMN_TYPE, params | {"type": column["type"], **advice})]
     return []
 
 
@@ -257,8 +273,6 @@ def _join_findings(
         ]
     for column in join.references:
         findings += _order_findings(parent, column)
-    for facts, columns in ((child, join.foreign_key), (parent, join.references)):
-        findings += _loose_findings(facts, columns)
     sides = [(child, column) for column in join.foreign_key]
     sides += [(parent, column) for column in join.references]
     for facts, column in sides:
@@ -274,15 +288,6 @@ def _join_findings(
         params = {"table": str(name), "columns": join.foreign_key}
         findings.append(Finding(Problem.NO_INDEX_FOR_JOIN, params))
     return findings
-
-
-def _loose_findings(facts: Facts, columns: list[str]) -> list[Finding]:
-    """Refuse to join by texts that are equal to their collation and yet written differently."""
-    return [
-        Finding(Problem.COLUMN_COLLATION, {"table": str(facts.name), "column": column})
-        for column in columns
-        if column in facts.columns and not facts.columns[column]["exact"]
-    ]
 
 
 def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName] | None:

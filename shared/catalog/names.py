@@ -23,6 +23,11 @@ class TableName:
         """Write the name so that ``parse_table`` reads it back."""
         return f"{_written(self.schema)}.{_written(self.name)}"
 
+    @property
+    def sql(self) -> str:
+        """Return the name as any SQL statement takes it, reserved words included."""
+        return ".".join('"' + part.replace('"', '""') + '"' for part in (self.schema, self.name))
+
 
 def parse_table(text: str) -> TableName | None:
     """Read ``schema.table``; None when it is not one (a bare name would depend on a search path)."""

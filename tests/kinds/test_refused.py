@@ -83,11 +83,6 @@ CASES: dict[str, Case] = {
     "a key that is citext": typed("citext"),
     "a key that is ltree": typed("ltree"),
     "a key that is hstore": typed("hstore"),
-    "a key that is a range": Case(
-        ("CREATE TABLE note (id int4range PRIMARY KEY, at date)",),
-        Problem.COLUMN_TYPE,
-        "built-in type",
-    ),
     "a key of enums in an array": Case(
         ("CREATE TYPE mood AS ENUM ('a')", "CREATE TABLE note (id mood[] PRIMARY KEY, at date)"),
         Problem.COLUMN_TYPE,

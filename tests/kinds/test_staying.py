@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from shared.archive import kinds as kinds_file
 from shared.archive import staying
 from shared.archive.examine import Problem
 from shared.archive.source import SourceConnection
 from shared.archive.survey import Survey, survey
+from shared.db.connect import Row
 from shared.messages import words
 from tests.kinds.drafts import execute
 from tests.worlds import one
@@ -125,12 +128,20 @@ def test_rows_without_a_time_are_counted(
     where = KIND + 'where = "ended IS NOT NULL"\n'
     assert not told(surveyed(empty_database, where), Problem.TIME_NULL)
     # A table too large to be counted in time is estimated.
-    counted = staying._bounded
-    answers = iter([None])
-    monkeypatch.setattr(staying, "_bounded", lambda *given: next(answers, None) or counted(*given))
-    found = surveyed(empty_database, KIND)
-    monkeypatch.setattr(staying, "_bounded", counted)
-    assert told(found, Problem.TIME_NULL)
+    bounded, asked = staying._bounded, list[object]()
+
+    def too_slow_at_first(
+        connection: psycopg.Connection[Row], query: sql.Composed, seconds: float
+    ) -> Row | None:
+        asked.append(query)
+        return bounded(connection, query, seconds) if len(asked) > 1 else None
+
+    monkeypatch.setattr(staying, "_bounded", too_slow_at_first)
+    (text,) = told(surveyed(empty_database, KIND), Problem.TIME_NULL)
+    assert text.startswith("About 25% of the rows")
+    # Where even a sample takes too long, nothing is claimed.
+    monkeypatch.setattr(staying, "_bounded", lambda *_: None)
+    assert not told(surveyed(empty_database, KIND), Problem.TIME_NULL)
 
 
 def test_integer_times_of_zero_are_counted_with_what_leaves_them_out(empty_database: str) -> None:

@@ -40,7 +40,8 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                    -- With a modifier that is none: a cast to plain `character` or `bit` would cut to one.
                    'base', format_type(base.oid, -1),
                    'base_kind', CASE WHEN base.typtype = 'e' THEN 'enum'
-                                     WHEN base.typtype = 'b' AND base.typnamespace = 'pg_catalog'::regnamespace
+                                     WHEN base.typtype IN ('b', 'r', 'm')
+                                          AND base.typnamespace = 'pg_catalog'::regnamespace
                                          THEN base.typcategory::text
                                      ELSE 'other' END,
                    'collates', (SELECT format('%%I.%%I', nspname, collname)
