@@ -102,7 +102,7 @@ def preview(
     """Tell what archiving a kind would come to.
 
     Rows, stored bytes, batches, time, and the index used. It only reads, and needs no control database.
-    The stored bytes are estimated from a real page, compressed.
+    Related rows, bytes and time are estimated from real pages all over the window, compressed.
     """
     from handlers.cli.session import configured
     from shared.archive import preview as previewing
@@ -242,6 +242,8 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
     from handlers import shape
 
     kind, sample = chosen.kind, found.sample
+    extent = found.extent
+    edges = {"cutoff": found.cutoff, "oldest": extent.oldest, "newest": extent.newest}
     labels = sample.rows if sample else {}
     return {
         "kind": kind.name,
@@ -250,6 +252,7 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
         "related": [each.table for each in kind.kind.related],
         "after_seconds": after,
         "cutoff": found.cutoff,
+        **{f"{name}_time": _instant(text, kind.kind.time_unit) for name, text in edges.items()},
         "roots": found.extent.roots,
         "exact": found.extent.exact,
         "oldest": found.extent.oldest,
@@ -268,7 +271,37 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
             shape.told(str(each.problem), {"kind": kind.name, **each.params})
             for each in found.findings
         ],
+        "notes": [
+            shape.told(str(each.problem), {"kind": kind.name, **each.params})
+            for each in found.notes
+        ],
     }
+
+
+def _instant(text: str | None, unit: str | None) -> str | None:
+    """Return an integer time as people read it; None for other times, which show theirs themselves."""
+    from datetime import UTC, datetime, timedelta
+
+    from shared.archive.opening import PER_SECOND
+
+    if text is None or unit is None:
+        return None
+    try:
+        since = timedelta(microseconds=int(text) * 1_000_000 // PER_SECOND[unit])
+        return (datetime(1970, 1, 1, tzinfo=UTC) + since).isoformat(" ", "seconds")
+    except OverflowError:
+        return None
+
+
+def _edge(item: Json, name: str) -> str | None:
+    text: str | None = item[name]
+    time = item[f"{name}_time"]
+    return f"{time} ({text})" if time else text
+
+
+def _pages(sample: Json) -> str:
+    count: int = sample["pages"]
+    return "one page" if count == 1 else f"{count} pages from all over the window"
 
 
 def _show(out: Console, item: Json) -> None:
@@ -281,7 +314,8 @@ def _show(out: Console, item: Json) -> None:
     unknown = "unknown: one root alone does not fit the time there is"
     stored = (
         f"about {size_text(item['bytes'])} ({size_text(item['raw_bytes'])} of rows), from"
-        f" {sample['roots']} roots read and compressed in {seconds_text(sample['seconds'])}"
+        f" {sample['roots']} roots in {_pages(sample)}, read and compressed in"
+        f" {seconds_text(sample['seconds'])} each"
         if sample and item["bytes"] is not None
         else unknown
     )
@@ -300,11 +334,11 @@ def _show(out: Console, item: Json) -> None:
             ("kind", f"{item['kind']} ({', '.join([item['root'], *item['related']])})"),
             (
                 "window",
-                f"older than {seconds_text(item['after_seconds'])}: before {item['cutoff']}",
+                f"older than {seconds_text(item['after_seconds'])}: before {_edge(item, 'cutoff')}",
             ),
             ("roots", f"{about}{item['roots']}"),
-            ("oldest", item["oldest"]),
-            ("newest", item["newest"]),
+            ("oldest", _edge(item, "oldest")),
+            ("newest", _edge(item, "newest")),
             ("rows", f"about {', '.join(rows)}" if rows else None),
             ("stored", stored),
             ("batches", f"{about}{item['batches']} of {item['batch_size']} roots, a tick each"),
@@ -316,3 +350,5 @@ def _show(out: Console, item: Json) -> None:
         out.print(f"warning: {finding['message']}", soft_wrap=True)
         if finding["next"]:
             out.print(f"  {finding['next']}", soft_wrap=True)
+    for note in item["notes"]:
+        out.print(f"note: {note['message']}", soft_wrap=True)
