@@ -211,6 +211,7 @@ def survey(found: Survey) -> Json:
             told(str(each.problem), {**about, **each.params}) | {"refuses": each.refuses}
             for each in found.findings
         ],
+        "notes": [told(str(each.problem), {**about, **each.params}) for each in found.notes],
     }
 
 

@@ -76,12 +76,16 @@ def migrate(
 
     Safe when two run at once.
     """
-    from handlers.cli.session import configured, database_url
+    from handlers.cli.session import configured, database_url, is_there
     from shared.db import migrate as migrations
 
-    url = database_url(configured())
-    done = () if check else migrations.migrate(url)
-    schema = migrations.check(url)
+    settings, done = configured(), tuple[int, ...]()
+    if check and not is_there(settings):
+        schema = migrations.compare({})
+    else:
+        url = database_url(settings)
+        done = () if check else migrations.migrate(url)
+        schema = migrations.check(url)
     version = max(schema.applied, default=0)
     document = {"version": version, "applied": list(done), "pending": list(schema.pending)}
     if schema.pending:

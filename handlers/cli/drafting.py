@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from handlers.shape import Json
-    from shared.archive.draft import Draft, Link
+    from shared.archive.draft import Draft, Link, Partly
     from shared.archive.kinds import NamedKind
     from shared.archive.preview import Preview
     from shared.archive.source import SourceConnection
@@ -102,7 +102,7 @@ def preview(
     """Tell what archiving a kind would come to.
 
     Rows, stored bytes, batches, time, and the index used. It only reads, and needs no control database.
-    The stored bytes are estimated from a real page, compressed.
+    Related rows, bytes and time are estimated from real pages all over the window, compressed.
     """
     from handlers.cli.session import configured
     from shared.archive import preview as previewing
@@ -175,14 +175,14 @@ def reading(settings: Settings, name: str, **about: object) -> Iterator[SourceCo
 
 def source_url(settings: Settings, name: str) -> Dsn:
     """Return where rows are read from, starting nothing; raises ``Refused`` where nothing says so."""
+    from handlers.cli.session import running_url
     from shared import wiring
-    from shared.db import embedded
     from shared.errors import Code, Refused
 
     source = wiring.named_source(settings) if name == "application" else None
-    found = source or wiring.named_control(settings) or embedded.url(settings.home)
+    found = source or running_url(settings)
     if found is None:
-        raise Refused(Code.SOURCE_MISSING)
+        raise Refused(Code.SOURCE_MISSING if name == "application" else Code.SCHEMA_MISSING)
     return found
 
 
@@ -195,6 +195,7 @@ def follows(draft: Draft) -> str:
     lines = [words("drafted", params).happened]
     if draft.guessed_unit:
         lines.append(words("drafted-unit", {"unit": draft.kind.time_unit}).happened)
+    lines += [words("draft-parts", part_params(each)).happened for each in draft.partly]
     lines += [
         f"{words('draft-left-out', link_params(link)).happened}"
         f" {words(str(why.problem), why.params).happened}"
@@ -212,6 +213,11 @@ def link_params(link: Link) -> Json:
     }
 
 
+def part_params(partly: Partly) -> Json:
+    """Return a foreign key that only partitions declare as the words for it want it."""
+    return {**link_params(partly.link), "count": partly.count, "without": list(partly.without)}
+
+
 def _document(drafted: Draft) -> Json:
     from handlers import shape
     from shared.archive.written import kind_text
@@ -223,6 +229,7 @@ def _document(drafted: Draft) -> Json:
         "definition": drafted.kind.definition("application"),
         "guessed_time_unit": drafted.guessed_unit,
         "outside": [link_params(link) for link in drafted.outside],
+        "partly_declared": [part_params(each) for each in drafted.partly],
         "left_out": [
             {**link_params(link), **shape.told(str(why.problem), why.params)}
             for link, why in drafted.left_out
@@ -235,6 +242,8 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
     from handlers import shape
 
     kind, sample = chosen.kind, found.sample
+    extent = found.extent
+    edges = {"cutoff": found.cutoff, "oldest": extent.oldest, "newest": extent.newest}
     labels = sample.rows if sample else {}
     return {
         "kind": kind.name,
@@ -243,6 +252,7 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
         "related": [each.table for each in kind.kind.related],
         "after_seconds": after,
         "cutoff": found.cutoff,
+        **{f"{name}_time": _instant(text, kind.kind.time_unit) for name, text in edges.items()},
         "roots": found.extent.roots,
         "exact": found.extent.exact,
         "oldest": found.extent.oldest,
@@ -261,7 +271,37 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
             shape.told(str(each.problem), {"kind": kind.name, **each.params})
             for each in found.findings
         ],
+        "notes": [
+            shape.told(str(each.problem), {"kind": kind.name, **each.params})
+            for each in found.notes
+        ],
     }
+
+
+def _instant(text: str | None, unit: str | None) -> str | None:
+    """Return an integer time as people read it; None for other times, which show theirs themselves."""
+    from datetime import UTC, datetime, timedelta
+
+    from shared.archive.opening import PER_SECOND
+
+    if text is None or unit is None:
+        return None
+    try:
+        since = timedelta(microseconds=int(text) * 1_000_000 // PER_SECOND[unit])
+        return (datetime(1970, 1, 1, tzinfo=UTC) + since).isoformat(" ", "seconds")
+    except OverflowError:
+        return None
+
+
+def _edge(item: Json, name: str) -> str | None:
+    text: str | None = item[name]
+    time = item[f"{name}_time"]
+    return f"{time} ({text})" if time else text
+
+
+def _pages(sample: Json) -> str:
+    count: int = sample["pages"]
+    return "one page" if count == 1 else f"{count} pages from all over the window"
 
 
 def _show(out: Console, item: Json) -> None:
@@ -274,7 +314,8 @@ def _show(out: Console, item: Json) -> None:
     unknown = "unknown: one root alone does not fit the time there is"
     stored = (
         f"about {size_text(item['bytes'])} ({size_text(item['raw_bytes'])} of rows), from"
-        f" {sample['roots']} roots read and compressed in {seconds_text(sample['seconds'])}"
+        f" {sample['roots']} roots in {_pages(sample)}, read and compressed in"
+        f" {seconds_text(sample['seconds'])} each"
         if sample and item["bytes"] is not None
         else unknown
     )
@@ -293,11 +334,11 @@ def _show(out: Console, item: Json) -> None:
             ("kind", f"{item['kind']} ({', '.join([item['root'], *item['related']])})"),
             (
                 "window",
-                f"older than {seconds_text(item['after_seconds'])}: before {item['cutoff']}",
+                f"older than {seconds_text(item['after_seconds'])}: before {_edge(item, 'cutoff')}",
             ),
             ("roots", f"{about}{item['roots']}"),
-            ("oldest", item["oldest"]),
-            ("newest", item["newest"]),
+            ("oldest", _edge(item, "oldest")),
+            ("newest", _edge(item, "newest")),
             ("rows", f"about {', '.join(rows)}" if rows else None),
             ("stored", stored),
             ("batches", f"{about}{item['batches']} of {item['batch_size']} roots, a tick each"),
@@ -309,3 +350,5 @@ def _show(out: Console, item: Json) -> None:
         out.print(f"warning: {finding['message']}", soft_wrap=True)
         if finding["next"]:
             out.print(f"  {finding['next']}", soft_wrap=True)
+    for note in item["notes"]:
+        out.print(f"note: {note['message']}", soft_wrap=True)

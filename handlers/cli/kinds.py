@@ -16,25 +16,24 @@ if TYPE_CHECKING:
     from handlers.shape import Json
     from shared.archive.kinds import NamedKind
     from shared.archive.survey import Survey
-    from shared.db.connect import Dsn
     from shared.settings import Settings
 
 app = typer.Typer(help="What can be archived.", no_args_is_help=True)
 app.command("draft")(drafting.draft)
-THERE = {True: "there", False: "its table is not there yet", None: "the source does not answer"}
+THERE = {True: "there", False: "its table is not there yet", None: "no database answers"}
 
 
 @app.command("list")
 @answering
 def list_() -> Answer:
     """Show the kinds, built-in ones first."""
-    from handlers.cli.session import configured, database_url
+    from handlers.cli.session import configured
     from handlers.cli.table import table
     from shared import wiring
 
     settings = configured()
     kinds = wiring.kinds(settings)
-    there = _there(settings, database_url(settings), list(kinds.values()))
+    there = _there(settings, list(kinds.values()))
     items = [
         {
             "kind": kind.name,
@@ -60,20 +59,20 @@ def list_() -> Answer:
 @answering
 def check(
     kinds: Annotated[
-        list[str] | None, typer.Argument(metavar="KIND", help="All of them when left out.")
+        list[str] | None,
+        typer.Argument(metavar="KIND", help="Those of the kinds file when left out."),
     ] = None,
 ) -> Answer:
-    """Hold kinds against their tables.
+    """Compare kinds with their tables.
 
-    Exit code 1 when one of them cannot be archived.
+    Exit code 1 when one of them cannot be archived. Without a name: the kinds of the kinds file, or the
+    built-in ones where there is no such file.
     """
     from handlers import shape
-    from handlers.cli.session import configured, database_url
+    from handlers.cli.session import configured
 
-    settings = configured()
-    found = _surveys(settings, database_url(settings), kinds or [])
-    # A built-in kind whose table comes with a later version is no fault, unless it was asked for.
-    bad = [each for each in found if each.refuses and (kinds or not _later(each))]
+    found = _surveys(configured(), kinds or [])
+    bad = [each for each in found if each.refuses]
     return Answer(
         {"items": [shape.survey(each) for each in found]},
         lambda out: _show(out, found),
@@ -95,41 +94,55 @@ def require(opened: Session, name: str, namespace: str) -> NamedKind:
     return kind
 
 
-def _there(settings: Settings, url: Dsn, kinds: list[NamedKind]) -> dict[str, bool | None]:
-    """Say of each kind whether its root is there; None where its database does not answer."""
+def _there(settings: Settings, kinds: list[NamedKind]) -> dict[str, bool | None]:
+    """Say of each kind whether its root is there; None where no database answers."""
     from contextlib import closing
 
-    from shared import wiring
     from shared.archive.source import SourceConnection
     from shared.archive.survey import roots_there
-    from shared.errors import Trouble
+    from shared.errors import Refused, Trouble
 
     found: dict[str, bool | None] = dict.fromkeys(kind.name for kind in kinds)
-    for name, dsn in wiring.sources(settings, url).items():
+    for name in ("control", "application"):
         asked = [kind for kind in kinds if kind.source == name]
         try:
-            with closing(SourceConnection(dsn)) as source:
+            url = drafting.source_url(settings, name)
+        except Refused:
+            # None is named, and none is started only to be asked.
+            continue
+        try:
+            with closing(SourceConnection(url)) as source:
                 found |= roots_there(source.open(), asked)
         except Trouble:
             continue
     return found
 
 
-def _surveys(settings: Settings, url: Dsn, names: list[str]) -> list[Survey]:
+def _surveys(settings: Settings, names: list[str]) -> list[Survey]:
+    """Compare the kinds meant with their tables, asking no database that has none of them."""
     from contextlib import ExitStack, closing
 
     from shared import wiring
     from shared.archive import survey
     from shared.archive.source import SourceConnection
+    from shared.errors import Code, Refused
 
     known = wiring.kinds(settings)
+    own = [name for name, kind in known.items() if kind.source == "application"]
+    chosen = [survey.chosen(known, name) for name in names or own or known]
     with ExitStack() as stack:
         sources = {
-            name: stack.enter_context(closing(SourceConnection(dsn)))
-            for name, dsn in wiring.sources(settings, url).items()
+            name: stack.enter_context(
+                closing(SourceConnection(drafting.source_url(settings, name)))
+            )
+            for name in dict.fromkeys(kind.source for kind in chosen)
         }
-        chosen = [survey.chosen(known, name) for name in names or known]
-        return [survey.survey(sources[kind.source], kind) for kind in chosen]
+        found = [survey.survey(sources[kind.source], kind) for kind in chosen]
+    # A built-in kind whose table comes with a later version is no fault, unless it was asked for.
+    told = [each for each in found if names or not _later(each)]
+    if not told:
+        raise Refused(Code.SCHEMA_MISSING)
+    return told
 
 
 def _later(found: Survey) -> bool:
@@ -147,11 +160,6 @@ def _show(out: Console, found: list[Survey]) -> None:
 
     for each in found:
         item = shape.survey(each)
-        if _later(each):
-            out.print(
-                f"{item['kind']}: its table is not there yet ({item['root']})", soft_wrap=True
-            )
-            continue
         out.print(
             f"{item['kind']}: {'refused' if item['refused'] else 'good'}",
             style="red" if item["refused"] else "green",
@@ -162,3 +170,5 @@ def _show(out: Console, found: list[Survey]) -> None:
             out.print(f"  {mark}: {finding['message']}", soft_wrap=True)
             if finding["next"]:
                 out.print(f"    {finding['next']}", soft_wrap=True)
+        for note in item["notes"]:
+            out.print(f"  note: {note['message']}", soft_wrap=True)

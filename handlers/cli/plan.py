@@ -171,10 +171,9 @@ def _known(opened: Session, kind: str, owner: str) -> KnownKind:
 
 
 def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | None) -> None:
-    """Check the kind; and have the database know the volume that a plan is to be enabled for.
+    """Check the kind; and have the database know the volume that a plan is enabled or first made for.
 
-    Disabling asks for neither: a kind may have gone from the kinds file, and its plan stays to be
-    switched off.
+    Switching a plan off asks for neither: a kind may have gone from the kinds file, a volume may not answer.
     """
     from handlers.cli.kinds import require
     from handlers.cli.session import opened_volume
@@ -182,7 +181,9 @@ def _prepare(opened: Session, kind: str | None, owner: str, *, enable: bool | No
 
     if kind is not None and enable is not False:
         require(opened, kind, owner)
-    if enable:
+    storage_id = opened.settings.archive_storage_id
+    # Without the record no plan can be made, not even one that is not enabled yet.
+    if enable or (storage_id is not None and not ledger.listed(opened.control, storage_id)):
         with opened_volume(opened.settings) as volume:
             ledger.visit(opened.control, volume)
 

@@ -40,15 +40,24 @@ def configured() -> Settings:
     return settings
 
 
-def database_url(settings: Settings) -> Dsn:
-    """Return the URL of the control database, starting the embedded one where none is set."""
+def running_url(settings: Settings) -> Dsn | None:
+    """Return the URL of the control database that is named, or of the embedded one where it runs."""
     from shared import wiring
     from shared.db import embedded
 
-    if (named := wiring.named_control(settings)) is not None:
-        return named
-    running = embedded.url(settings.home)
-    return running or started(settings)
+    return wiring.named_control(settings) or embedded.url(settings.home)
+
+
+def database_url(settings: Settings) -> Dsn:
+    """Return the URL of the control database, starting the embedded one where none is set."""
+    return running_url(settings) or started(settings)
+
+
+def is_there(settings: Settings) -> bool:
+    """Tell whether there is a control database: one is named, or an embedded one was made before."""
+    from shared.db import embedded
+
+    return running_url(settings) is not None or embedded.Embedded(settings.home).data.exists()
 
 
 def started(settings: Settings) -> str:
@@ -73,6 +82,9 @@ def session() -> Iterator[Session]:
     from shared.db.connect import Database
 
     settings = configured()
+    if not is_there(settings):
+        # A database made only to find nothing in it would stay up for no use.
+        raise Refused(Code.SCHEMA_MISSING)
     url = database_url(settings)
     wiring.require_schema(url)
     deadline = Deadline.after(settings.deadline_seconds)

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
-
 from shared.archive.examine import Finding, Problem, examine, time_sort
 from shared.archive.kinds import Kind, Related, TimeUnit, builtin
+from shared.archive.partitions import holder, whole
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
+from shared.archive.times import time_column, time_unit
 from shared.catalog.facts import inspected
-from shared.catalog.names import TableName, parse_table
+from shared.catalog.names import CONTROL, TableName, likely, parse_table, visible
 from shared.db.statement import statement
 from shared.errors import Code, Refused
 
@@ -27,20 +27,30 @@ if TYPE_CHECKING:
 
 READER = "tallystick draft"
 STATEMENT_SECONDS = 10.0
-# Enough rows to tell how often a column is null, few enough to cost nothing.
-SAMPLE_ROWS = 1000
-# Between 1990 and 2100 a count of seconds, and no count of milliseconds, is a number of this size.
-SECONDS_FROM, SECONDS_TO = 631_152_000, 4_102_444_800
-UNITS: tuple[tuple[TimeUnit, int], ...] = (("s", 1), ("ms", 1000), ("us", 1_000_000))
+# Of partitions without a key, which may be thousands.
+PARTS_NAMED = 10
 
 
 @dataclass(frozen=True)
 class Link:
-    """A declared foreign key by which the rows of ``child`` travel with those of ``parent``."""
+    """A declared foreign key by which the rows of ``child`` travel with those of ``parent``.
+
+    ``by_parts`` says that not the child itself declares it, but partitions of it.
+    """
 
     child: TableName
     parent: TableName
     columns: tuple[str, ...]
+    by_parts: bool = False
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A foreign key that only partitions of the child declare, and some of the ``count`` that do not."""
+
+    link: Link
+    count: int
+    without: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class Draft:
 
     ``findings`` are warnings about the kind; ``left_out`` are tables that refer to it and cannot travel
     with it, each with the reason; ``outside`` are foreign keys to tables that stay; ``guessed_unit`` says
-    that the time unit was taken from the size of the values.
+    that the time unit was taken from the size of the values; ``partly`` are the keys taken that not all
+    partitions of their table declare.
     """
 
     name: str
@@ -59,6 +70,7 @@ class Draft:
     left_out: tuple[tuple[Link, Finding], ...]
     outside: tuple[Link, ...]
     guessed_unit: bool
+    partly: tuple[Partly, ...]
 
 
 @dataclass(frozen=True)
@@ -77,17 +89,26 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
     """
     table = parse_table(text)
     if table is None:
+        if CONTROL.search(text):
+            cause = str(Problem.NAME_UNPRINTABLE)
+            raise Refused(Code.DRAFT_REFUSED, cause=cause, table=visible(text))
+        meant = likely(text)
         raise Refused(
-            Code.TABLE_UNKNOWN, cause="malformed", table=text, found=_alike(connection, text)
+            Code.TABLE_UNKNOWN,
+            cause="malformed",
+            table=text,
+            found=_alike(connection, text),
+            written=str(meant) if meant else None,
         )
     with snapshot(connection, [table], name=READER, seconds=STATEMENT_SECONDS, lock=False) as facts:
         root = facts[0]
         if not root.row["found"]:
             found = _like_named(connection, table.name)
             raise Refused(Code.TABLE_UNKNOWN, table=text, found=found)
-        time = wishes.time or _time(connection, root)
-        unit = wishes.time_unit or _time_unit(connection, root, time)
+        time = wishes.time or time_column(connection, root)
+        unit = wishes.time_unit or time_unit(connection, root, time)
         known, links = _followed(connection, root)
+        partly = [_partly(connection, link) for link in links if link.by_parts]
     kind = _with_key(Kind(root=str(table), time=time, time_unit=unit), root)
     kind, findings, left_out = _related(kind, known, links)
     inside = {parse_table(each.table) for each in kind.related} | {table}
@@ -101,6 +122,7 @@ def draft(connection: psycopg.Connection[Row], text: str, wishes: Wishes) -> Dra
         left_out=left_out,
         outside=tuple(_outside(known, inside)),
         guessed_unit=unit is not None and wishes.time_unit is None,
+        partly=tuple(each for each in partly if each.link.child in inside),
     )
 
 
@@ -116,16 +138,46 @@ def _followed(
         found: dict[TableName, list[Link]] = {}
         for parent in level:
             for each in parent.row["referenced_by"]:
-                child = TableName(each["schema"], each["table"])
-                if child not in known:
-                    link = Link(child, parent.name, tuple(each["columns"]))
-                    found.setdefault(child, []).append(link)
+                if holder(each, known) is None:
+                    link = _link(each, parent.name, root)
+                    found.setdefault(link.child, []).append(link)
         names = [*known, *found]
         level = inspected(connection, names)[len(known) :] if found else []
         for child_facts in level:
             known[child_facts.name] = child_facts
-            links.append(min(found[child_facts.name], key=lambda link: _nullable(known, link)))
+            links.append(
+                min(
+                    found[child_facts.name],
+                    key=lambda link: (link.by_parts, _nullable(known, link)),
+                )
+            )
     return known, links
+
+
+def _link(reference: dict[str, Any], parent: TableName, root: Facts) -> Link:
+    """Return how a table travels; as a whole, where a partition of it declares the key for itself.
+
+    So its other partitions go along, and those that are made later.
+    """
+    child, of = TableName(reference["schema"], reference["table"]), whole(reference)
+    columns = tuple(reference["columns"])
+    if of is None or of == root.name or of in root.ancestors:
+        return Link(child, parent, columns)
+    return Link(of, parent, columns, by_parts=True)
+
+
+def _partly(connection: psycopg.Connection[Row], link: Link) -> Partly:
+    asked = {
+        "child_schema": link.child.schema,
+        "child_name": link.child.name,
+        "parent_schema": link.parent.schema,
+        "parent_name": link.parent.name,
+        "columns": list(link.columns),
+        "limit": PARTS_NAMED,
+    }
+    rows = connection.execute(statement("shared.archive", "parts_without_key"), asked).fetchall()
+    names = tuple(str(TableName(row["schema"], row["name"])) for row in rows)
+    return Partly(link, rows[0]["found"] if rows else 0, names)
 
 
 def _nullable(known: dict[TableName, Facts], link: Link) -> bool:
@@ -155,6 +207,9 @@ def _related(
         if link.parent not in inside:
             without = next(why for other, why in left_out if other.child == link.parent)
             left_out.append((link, without))
+            continue
+        if not _is_written(link.child):
+            left_out.append((link, _unwritten(link.child)))
             continue
         grown = kind.model_copy(update={"related": [*kind.related, _long(link)]})
         refusal = _refusal(grown, [known[name] for name in [*inside, link.child] if name])
@@ -187,13 +242,15 @@ def _shortened(related: Related, facts: list[Facts]) -> Related:
         for key in child.row["foreign_keys"]
         if TableName(key["schema"], key["table"]) in names - {child.name}
     ]
-    return Related(table=related.table) if len(inside) == 1 else related
+    only = inside[0] if len(inside) == 1 else None
+    if only is not None and only["columns"] == related.foreign_key:
+        return Related(table=related.table)
+    return related
 
 
 def _refusal(kind: Kind, facts: list[Facts]) -> Finding | None:
-    if any(not _is_written(each.name) for each in facts):
-        name = next(each.name for each in facts if not _is_written(each.name))
-        return Finding(Problem.NAME_UNPRINTABLE, {"table": str(name)})
+    if unwritten := [each.name for each in facts if not _is_written(each.name)]:
+        return _unwritten(unwritten[0])
     _, findings = examine(kind.definition("application"), facts)
     return next((found for found in findings if found.refuses), None)
 
@@ -202,94 +259,24 @@ def _is_written(name: TableName) -> bool:
     return parse_table(str(name)) == name
 
 
+def _unwritten(name: TableName) -> Finding:
+    return Finding(Problem.NAME_UNPRINTABLE, {"table": visible(str(name))})
+
+
 def _outside(known: dict[TableName, Facts], inside: set[TableName | None]) -> Iterator[Link]:
+    # A key to a partition of a table that travels is one to that table.
+    into = {
+        (each["schema"], each["table"], each["name"])
+        for name, facts in known.items()
+        if name in inside
+        for each in facts.row["referenced_by"]
+    }
     for name, facts in known.items():
         if name in inside:
             for key in facts.row["foreign_keys"]:
                 parent = TableName(key["schema"], key["table"])
-                if parent not in inside:
+                if parent not in inside and (name.schema, name.name, key["name"]) not in into:
                     yield Link(name, parent, tuple(key["columns"]))
-
-
-def _time(connection: psycopg.Connection[Row], root: Facts) -> str:
-    """Return the one column that can be the time; raises ``Refused`` with all of them if there are more."""
-    sorts = {
-        name: time_sort(column)
-        for name, column in root.columns.items()
-        if column["generated"] is None
-    }
-    times = [name for name, sort in sorts.items() if sort not in {None, TimeSort.NUMBER}]
-    if len(times) == 1:
-        return times[0]
-    keyed = {column for key in root.row["foreign_keys"] for column in key["columns"]}
-    keyed |= set(root.primary_key() or ())
-    numbers = [
-        name for name, sort in sorts.items() if sort is TimeSort.NUMBER and name not in keyed
-    ]
-    candidates = times or numbers
-    if not candidates:
-        raise Refused(Code.TIME_MISSING, table=str(root.name))
-    raise Refused(
-        Code.TIME_AMBIGUOUS,
-        table=str(root.name),
-        problems=[_candidate(connection, root, name) for name in candidates],
-    )
-
-
-def _candidate(connection: psycopg.Connection[Row], root: Facts, name: str) -> dict[str, Any]:
-    leading = (
-        index["name"]
-        for index in root.row["indexes"]
-        if index["usable"] and index["ordered"] and index["columns"][:1] == [name]
-    )
-    share = _null_share(connection, root, name)
-    return {
-        "problem": "candidate",
-        "column": name,
-        "type": root.columns[name]["type"],
-        "nulls": f"{share:.0%}" if share is not None else None,
-        "null_share": share,
-        "index": next(leading, None),
-    }
-
-
-def _null_share(connection: psycopg.Connection[Row], root: Facts, name: str) -> float | None:
-    """Return the share of rows without a value: as the server's statistics say, else of the first rows."""
-    if root.columns[name]["not_null"]:
-        return 0.0
-    params = {"schema": root.name.schema, "table": root.name.name, "column": name}
-    known = connection.execute(statement("shared.archive", "null_share"), params).fetchone()
-    if known is not None:
-        return float(known["share"])
-    sample = sql.SQL(
-        "SELECT avg((c IS NULL)::int)::float8 AS share FROM (SELECT {} AS c FROM {} LIMIT {}) AS sample"
-    ).format(
-        sql.Identifier(name),
-        sql.Identifier(root.name.schema, root.name.name),
-        sql.Literal(SAMPLE_ROWS),
-    )
-    row = connection.execute(sample).fetchone()
-    return row["share"] if row else None
-
-
-def _time_unit(connection: psycopg.Connection[Row], root: Facts, time: str) -> TimeUnit | None:
-    """Return the unit of an integer time, guessed from the size of its values; None for other times."""
-    column = root.columns.get(time)
-    if column is None or time_sort(column) is not TimeSort.NUMBER:
-        return None
-    query = sql.SQL(
-        "SELECT max(c) AS most FROM (SELECT {0} AS c FROM {1} WHERE {0} IS NOT NULL LIMIT {2}) AS sample"
-    ).format(
-        sql.Identifier(time),
-        sql.Identifier(root.name.schema, root.name.name),
-        sql.Literal(SAMPLE_ROWS),
-    )
-    row = connection.execute(query).fetchone()
-    most = row["most"] if row else None
-    for unit, per_second in UNITS:
-        if most is not None and SECONDS_FROM <= most / per_second < SECONDS_TO:
-            return unit
-    raise Refused(Code.TIME_UNIT_UNKNOWN, table=str(root.name), column=time)
 
 
 def _name(table: TableName) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from shared.archive.keys import key_advice
+from shared.archive.partitions import Join as _Join
+from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
 from shared.catalog.facts import Facts, declared
-from shared.catalog.names import TableName, parse_table
+from shared.catalog.names import CONTROL, TableName, parse_table, visible
 from shared.chain.manifest import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Problem(StrEnum):
@@ -21,6 +27,7 @@ class Problem(StrEnum):
     TEMPORARY = "TEMPORARY"
     INHERITED = "INHERITED"
     PARTITION_FOREIGN = "PARTITION_FOREIGN"
+    ROWS_INCLUDED = "ROWS_INCLUDED"
     NOT_READABLE = "NOT_READABLE"
     ROW_SECURITY = "ROW_SECURITY"
     NAME_UNPRINTABLE = "NAME_UNPRINTABLE"
@@ -30,7 +37,6 @@ class Problem(StrEnum):
     KEY_NOT_UNIQUE = "KEY_NOT_UNIQUE"
     COLUMN_GENERATED = "COLUMN_GENERATED"
     COLUMN_TYPE = "COLUMN_TYPE"
-    COLUMN_COLLATION = "COLUMN_COLLATION"
     TIME_TYPE = "TIME_TYPE"
     TIME_UNIT = "TIME_UNIT"
     TIME_ZONE = "TIME_ZONE"
@@ -44,26 +50,37 @@ class Problem(StrEnum):
     NO_INDEX_FOR_ORDER = "NO_INDEX_FOR_ORDER"
     NO_INDEX_FOR_JOIN = "NO_INDEX_FOR_JOIN"
     NOT_FOLLOWED = "NOT_FOLLOWED"
+    PARTITIONS_NOT_FOLLOWED = "PARTITIONS_NOT_FOLLOWED"
+    PARTITION_ALONE = "PARTITION_ALONE"
     SELF_REFERENCE = "SELF_REFERENCE"
     SECOND_PATH = "SECOND_PATH"
     WHERE_INVALID = "WHERE_INVALID"
     JOIN_INVALID = "JOIN_INVALID"
     PAGE_READS_ALL = "PAGE_READS_ALL"
     ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
+    FOREIGN_KEY_UNPROVEN = "FOREIGN_KEY_UNPROVEN"
+    ROWS_WITHOUT_PARENT = "ROWS_WITHOUT_PARENT"
+    TIME_NULL = "TIME_NULL"
+    TIME_ZERO = "TIME_ZERO"
+    TIME_ZONE_READ = "TIME_ZONE_READ"
 
-
-# What no line of a batch can hold inside a name.
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 WARNINGS = frozenset(
     {
         Problem.NO_INDEX_FOR_ORDER,
         Problem.NO_INDEX_FOR_JOIN,
         Problem.NOT_FOLLOWED,
+        Problem.PARTITIONS_NOT_FOLLOWED,
+        Problem.PARTITION_ALONE,
         Problem.SELF_REFERENCE,
         Problem.SECOND_PATH,
         Problem.PAGE_READS_ALL,
         Problem.ACTIVITY_HIDDEN,
+        Problem.FOREIGN_KEY_UNPROVEN,
+        Problem.ROWS_WITHOUT_PARENT,
+        Problem.TIME_NULL,
+        Problem.TIME_ZERO,
+        Problem.TIME_ZONE_READ,
     }
 )
 
@@ -84,13 +101,6 @@ class Finding:
         return self.problem not in WARNINGS
 
 
-@dataclass(frozen=True)
-class _Join:
-    parent: TableName
-    foreign_key: list[str]
-    references: list[str]
-
-
 def tables_of(definition: dict[str, Any]) -> list[TableName]:
     """Return the tables a definition names, root first."""
     texts = [definition["root"], *(related["table"] for related in definition["related"])]
@@ -103,6 +113,10 @@ def examine(
     """Fit a definition to its tables: the shape, unless a finding refuses, and every finding."""
     by_name = {each.name: each for each in facts}
     findings = [found for each in facts for found in _table_findings(each)]
+    findings += [
+        Finding(Problem.ROWS_INCLUDED, {"table": str(name), "ancestor": str(ancestor)})
+        for name, ancestor in overlaps(facts)
+    ]
     if findings:
         return None, tuple(findings)
     root = facts[0]
@@ -123,10 +137,20 @@ def examine(
         findings.append(
             Finding(Problem.TABLES_IN_CIRCLE, {"tables": [str(name) for name in joins]})
         )
-    findings += _not_followed(by_name, joins)
+    findings += [Finding(Problem(code), params) for code, params in unfollowed(by_name, joins)]
+    findings = _once(findings)
     if order is None or key is None or any(found.refuses for found in findings):
         return None, tuple(findings)
     return _shape(definition, by_name, joins, order, key), tuple(findings)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Keep the first of those about the same column: it may be part of the key and of several joins."""
+    first = {
+        (each.problem, each.params.get("table"), each.params.get("column", place)): each
+        for place, each in reversed(list(enumerate(findings)))
+    }
+    return list(reversed(first.values()))
 
 
 def _table_findings(facts: Facts) -> list[Finding]:
@@ -140,18 +164,22 @@ def _table_findings(facts: Facts) -> list[Finding]:
         (row["has_foreign_parts"], Problem.PARTITION_FOREIGN),
         (not row["readable"], Problem.NOT_READABLE),
         (row["row_security"], Problem.ROW_SECURITY),
-        (any(map(CONTROL.search, facts.columns)), Problem.NAME_UNPRINTABLE),
     )
-    return [Finding(problem, params) for wrong, problem in checks if wrong]
+    findings = [Finding(problem, params) for wrong, problem in checks if wrong]
+    return findings + [
+        Finding(Problem.NAME_UNPRINTABLE, params | {"column": visible(column)})
+        for column in facts.columns
+        if CONTROL.search(column)
+    ]
 
 
 def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | None) -> list[Finding]:
     table = str(root.name)
     if key is None:
-        return [Finding(Problem.KEY_MISSING, {"table": table})]
+        return [Finding(Problem.KEY_MISSING, {"table": table, **key_advice(root)})]
     findings = []
     for column in [definition["time"], *key, *filter(None, [definition["namespace"]])]:
-        findings += _order_findings(root, column)
+        findings += _order_findings(root, column, key_advice(root) if column in key else {})
     if findings:
         return findings
     if nullable := [name for name in key if not root.columns[name]["not_null"]]:
@@ -171,8 +199,10 @@ def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | Non
     return findings
 
 
-def _order_findings(facts: Facts, name: str) -> list[Finding]:
-    """Judge a column that rows are chosen, ordered or joined by."""
+def _order_findings(
+    facts: Facts, name: str, advice: Mapping[str, Any] = MappingProxyType({})
+) -> list[Finding]:
+    """Judge a column that rows are chosen, ordered or joined by; ``advice`` is for one that will not do."""
     params = {"table": str(facts.name), "column": name}
     column = facts.columns.get(name)
     if column is None:
@@ -180,7 +210,7 @@ def _order_findings(facts: Facts, name: str) -> list[Finding]:
     if column["generated"] is not None:
         return [Finding(Problem.COLUMN_GENERATED, params)]
     if column["base_kind"] == "other":
-        return [Finding(Problem.COLUMN_TYPE, params | {"type": column["type"]})]
+        return [Finding(Problem.COLUMN_TYPE, params | {"type": column["type"], **advice})]
     return []
 
 
@@ -214,7 +244,10 @@ def _join(
         if join.foreign_key == related["foreign_key"]:
             return join
     parent = by_name[parent_name]
-    references = key if parent_name == parse_table(definition["root"]) else parent.primary_key()
+    references = declared_by_parts(parent, child.name, related["foreign_key"])
+    if references is None:
+        is_root = parent_name == parse_table(definition["root"])
+        references = key if is_root else parent.primary_key()
     if references is None or len(references) != len(related["foreign_key"]):
         return Finding(
             Problem.FOREIGN_KEY_LENGTH,
@@ -240,8 +273,6 @@ def _join_findings(
         ]
     for column in join.references:
         findings += _order_findings(parent, column)
-    for facts, columns in ((child, join.foreign_key), (parent, join.references)):
-        findings += _loose_findings(facts, columns)
     sides = [(child, column) for column in join.foreign_key]
     sides += [(parent, column) for column in join.references]
     for facts, column in sides:
@@ -259,15 +290,6 @@ def _join_findings(
     return findings
 
 
-def _loose_findings(facts: Facts, columns: list[str]) -> list[Finding]:
-    """Refuse to join by texts that are equal to their collation and yet written differently."""
-    return [
-        Finding(Problem.COLUMN_COLLATION, {"table": str(facts.name), "column": column})
-        for column in columns
-        if column in facts.columns and not facts.columns[column]["exact"]
-    ]
-
-
 def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName] | None:
     """Return the tables so that each comes after its parent; None when they go in a circle."""
     order, waiting = [root], list(joins)
@@ -280,28 +302,6 @@ def _in_order(root: TableName, joins: dict[TableName, _Join]) -> list[TableName]
         order += ready
         waiting = [name for name in waiting if name not in ready]
     return order
-
-
-def _not_followed(by_name: dict[TableName, Facts], joins: dict[TableName, _Join]) -> list[Finding]:
-    """Name every foreign key into the kind that no row is taken along by."""
-    findings = []
-    for facts in by_name.values():
-        for reference in facts.row["referenced_by"]:
-            child, columns = (
-                TableName(reference["schema"], reference["table"]),
-                reference["columns"],
-            )
-            params = {"table": str(facts.name), "child": str(child), "name": reference["name"]}
-            join = joins.get(child)
-            if join and join.parent == facts.name and sorted(join.foreign_key) == sorted(columns):
-                continue
-            if child == facts.name:
-                findings.append(Finding(Problem.SELF_REFERENCE, params))
-            elif child in by_name:
-                findings.append(Finding(Problem.SECOND_PATH, params))
-            else:
-                findings.append(Finding(Problem.NOT_FOLLOWED, params))
-    return findings
 
 
 def _shape(

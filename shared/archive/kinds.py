@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from shared.archive.retention import History, Prune, Retention, Scan, Strict
-from shared.catalog.names import parse_table
+from shared.archive.written import quoted
+from shared.catalog.names import CONTROL, likely, parse_table, visible
 from shared.errors import Code, Refused
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ TimeUnit = Literal["s", "ms", "us"]
 def _table(text: str) -> str:
     name = parse_table(text)
     if name is None:
-        raise ValueError("table_name")
+        raise ValueError("table_control" if CONTROL.search(text) else "table_name")
     return str(name)
 
 
@@ -291,4 +292,13 @@ def _refuse(file: str, problems: list[dict[str, str]]) -> None:
 def _problem(place: str, error: dict[str, Any]) -> dict[str, str]:
     where = ".".join([place, *(str(part) for part in error["loc"])])
     cause = error.get("ctx", {}).get("error")
-    return {"place": where, "problem": str(cause) if cause else str(error["type"])}
+    problem = str(cause) if cause else str(error["type"])
+    return {"place": where, "problem": problem, **_shown(problem, error["input"])}
+
+
+def _shown(problem: str, value: object) -> dict[str, str]:
+    """Return the name of a table that was not understood, and how the file should write it."""
+    if problem not in {"table_name", "table_control"} or not isinstance(value, str):
+        return {}
+    meant = likely(value) if problem == "table_name" else None
+    return {"table": visible(value)} | ({"written": quoted(str(meant))} if meant else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
@@ -15,6 +15,7 @@ from shared.archive.examine import Finding, Problem
 from shared.archive.file import Reading, page_bytes
 from shared.archive.opening import End, first_look
 from shared.archive.page import Page, edge_query, extent_query, root_select
+from shared.archive.places import places
 from shared.archive.source import snapshot
 from shared.archive.survey import survey
 from shared.chain.batch import Header
@@ -37,6 +38,8 @@ READER = "tallystick preview"
 # Counting is exact where it takes no longer than this; a large table is estimated.
 COUNT_SECONDS = 5.0
 EDGE_SECONDS = 1.0
+# Pages are sampled at so many places of a window.
+PLACES = 5
 NOBODY = "00000000-0000-0000-0000-000000000000"
 # The root's alias in the query of a page, and those the server makes of it for partitions.
 ROOT_ALIAS = re.compile(r"r(_\d+)?")
@@ -44,13 +47,17 @@ ROOT_ALIAS = re.compile(r"r(_\d+)?")
 
 @dataclass(frozen=True)
 class Sample:
-    """One real page, compressed into nothing: its roots, rows by table, sizes and the time it took."""
+    """Real pages from places all over the window, compressed into nothing.
+
+    Their roots, rows by table and sizes together, and the time that one of them took.
+    """
 
     roots: int
     rows: dict[str, int]
     raw_bytes: int
     bytes: int
     seconds: float
+    pages: int = 1
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class Preview:
     plan: PagePlan
     sample: Sample | None
     findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
 
     @property
     def batches(self) -> int:
@@ -127,13 +135,18 @@ def preview(
     if plan.reads_all or plan.sorts:
         table = opening.shape.tables[0].label
         findings += (Finding(Problem.PAGE_READS_ALL, {"table": table}),)
+    extent = _extent(connection, opening, min(COUNT_SECONDS, deadline.left() / 3))
+    sample = _sample(source, kind, opening, batch_size, Deadline.after(deadline.left() / 2))
+    if sample is not None and 0 < sample.roots < extent.roots:
+        sample = _spread(source, kind, opening, extent, sample, deadline)
     return Preview(
         cutoff=opening.cutoff,
         batch_size=batch_size,
-        extent=_extent(connection, opening, min(COUNT_SECONDS, deadline.left() / 3)),
+        extent=extent,
         plan=plan,
-        sample=_sample(source, kind, opening, batch_size, deadline),
+        sample=sample,
         findings=findings,
+        notes=found.notes,
     )
 
 
@@ -217,6 +230,38 @@ def _sample(
                 break
             size //= 2
     return None
+
+
+def _spread(
+    source: SourceConnection,
+    kind: NamedKind,
+    opening: Opening,
+    extent: Extent,
+    first: Sample,
+    deadline: Deadline,
+) -> Sample:
+    """Add pages from later places of the window: the oldest rows are often not like the others."""
+    pages, connection = [first], source.open()
+    count = min(PLACES, math.ceil(extent.roots / first.roots))
+    for place in places(connection, opening, extent, count):
+        # A page that is larger than the first may take longer; what there is by then has to do.
+        if deadline.left() < 2 * first.seconds + 1:
+            break
+        later = replace(opening, after=place)
+        try:
+            page = _page(connection, kind, later, first.roots, Deadline.after(deadline.left() / 2))
+        except TooMuch:
+            continue
+        if page.roots:
+            pages.append(page)
+    return Sample(
+        roots=sum(page.roots for page in pages),
+        rows={label: sum(page.rows.get(label, 0) for page in pages) for label in first.rows},
+        raw_bytes=sum(page.raw_bytes for page in pages),
+        bytes=sum(page.bytes for page in pages),
+        seconds=sum(page.seconds for page in pages) / len(pages),
+        pages=len(pages),
+    )
 
 
 def _page(

@@ -12,6 +12,7 @@ from shared.archive.examine import Finding, Problem, examine, tables_of
 from shared.archive.page import copied, related_select, root_select
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
+from shared.archive.staying import staying, zone_note
 from shared.db.statement import statement
 from shared.errors import Code, Refused, Verdict
 
@@ -38,11 +39,15 @@ ANY_CUTOFF = {
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found about one kind; ``there`` says whether its root table is."""
+    """What was found about one kind; ``there`` says whether its root table is.
+
+    ``notes`` say how the kind is read, where that is worth knowing and nothing is wrong.
+    """
 
     kind: NamedKind
     there: bool
     findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
 
     @property
     def refuses(self) -> bool:
@@ -81,11 +86,16 @@ def roots_there(connection: psycopg.Connection[Row], kinds: Iterable[NamedKind])
 
 
 def survey(
-    source: SourceConnection, kind: NamedKind, *, seconds: float = STATEMENT_SECONDS
+    source: SourceConnection,
+    kind: NamedKind,
+    *,
+    seconds: float = STATEMENT_SECONDS,
+    counting: bool = True,
 ) -> Survey:
-    """Hold a kind against its tables, its conditions included, and return everything found.
+    """Compare a kind with its tables, its conditions included, and return everything found.
 
-    ``seconds`` bounds each statement. Raises ``Trouble`` when the database cannot be asked.
+    ``seconds`` bounds each statement; ``counting`` also counts rows that stay behind. Raises ``Trouble``
+    when the database cannot be asked.
     """
     connection = source.open()
     definition = kind.definition
@@ -100,7 +110,13 @@ def survey(
     if shape is not None:
         findings += _queries(connection, shape, seconds)
         findings += _time_zone(connection, definition["time_zone"], seconds)
-    return Survey(kind, there, findings)
+    notes: tuple[Finding, ...] = ()
+    # What the server does not accept cannot be counted either.
+    if shape is not None and not any(found.refuses for found in findings):
+        notes = zone_note(connection, shape, definition["time_zone"], seconds)
+        if counting:
+            findings += staying(connection, shape, facts, seconds)
+    return Survey(kind, there, findings, notes)
 
 
 def _queries(

@@ -10,7 +10,7 @@ from shared.archive.shape import TimeSort
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shared.archive.draft import Draft, Link
+    from shared.archive.draft import Draft, Link, Partly
     from shared.archive.kinds import Related
 
     # Turns the code of a comment and its parameters into words.
@@ -34,13 +34,18 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def listed(texts: list[str]) -> str:
+    """Return texts as a TOML array."""
+    return "[" + ", ".join(map(quoted, texts)) + "]"
+
+
 def _lines(draft: Draft, told: Told) -> Iterator[str]:
     kind = draft.kind
     yield from _comment(told("draft-heading", {"table": kind.root}))
     yield f"[kinds.{draft.name}]"
     yield f"root = {quoted(kind.root)}"
     if kind.key:
-        yield f"key = {_listed(kind.key)}"
+        yield f"key = {listed(kind.key)}"
     yield f"time = {quoted(kind.time)}"
     if draft.sort is TimeSort.LOCAL:
         yield from _comment(told("draft-time-zone", {"column": kind.time}))
@@ -60,6 +65,7 @@ def _lines(draft: Draft, told: Told) -> Iterator[str]:
 
 def _remarks(draft: Draft, told: Told) -> Iterator[str]:
     remarks = [told("draft-outside", _params(link)) for link in draft.outside]
+    remarks += [told("draft-parts", _part_params(part)) for part in draft.partly]
     for link, why in draft.left_out:
         left_out = told("draft-left-out", _params(link))
         remarks.append(f"{left_out} {told(str(why.problem), why.params)}")
@@ -77,17 +83,17 @@ def _params(link: Link) -> dict[str, Any]:
     }
 
 
+def _part_params(partly: Partly) -> dict[str, Any]:
+    return {**_params(partly.link), "count": partly.count, "without": list(partly.without)}
+
+
 def _related(each: Related) -> str:
     if each.foreign_key is None:
         return quoted(each.table)
-    parts = [f"table = {quoted(each.table)}", f"foreign_key = {_listed(each.foreign_key)}"]
+    parts = [f"table = {quoted(each.table)}", f"foreign_key = {listed(each.foreign_key)}"]
     if each.references:
         parts.append(f"references = {quoted(each.references)}")
     return "{ " + ", ".join(parts) + " }"
-
-
-def _listed(texts: list[str]) -> str:
-    return "[" + ", ".join(map(quoted, texts)) + "]"
 
 
 def _comment(text: str) -> Iterator[str]:

@@ -29,6 +29,17 @@ class Facts:
         """Return the columns by name, in their order."""
         return {column["name"]: column for column in self.row["columns"]}
 
+    @property
+    def ancestors(self) -> tuple[TableName, ...]:
+        """Return the tables whose rows include this one's: partitioned ones, and parents it inherits from."""
+        return tuple(TableName(each["schema"], each["table"]) for each in self.row["ancestors"])
+
+    @property
+    def whole(self) -> TableName | None:
+        """Return the partitioned table at the top, of which this table is a partition; None if it is none."""
+        found = self.row["whole"]
+        return TableName(found["schema"], found["table"]) if found else None
+
     def is_unique(self, columns: list[str]) -> bool:
         """Tell whether exactly these columns have a valid, immediate, whole unique index."""
         return any(

@@ -31,7 +31,14 @@ STATEMENT_SECONDS = 5.0
 LAG_SECONDS = 300.0
 # What may well be meant so. The others that do not refuse will be felt.
 NOTES = frozenset(
-    {Problem.NOT_FOLLOWED, Problem.SELF_REFERENCE, Problem.SECOND_PATH, Problem.PAGE_READS_ALL}
+    {
+        Problem.NOT_FOLLOWED,
+        Problem.PARTITIONS_NOT_FOLLOWED,
+        Problem.PARTITION_ALONE,
+        Problem.SELF_REFERENCE,
+        Problem.SECOND_PATH,
+        Problem.PAGE_READS_ALL,
+    }
 )
 OF_SOURCE = frozenset({Code.EXPORT_FAILED, Code.CREDENTIAL_MISSING})
 # Told by the GRANTs that are missing, for all tables at once.
@@ -88,7 +95,7 @@ def judged(facts: SourceFacts) -> list[Finding]:
 
 def surveyed(source: SourceConnection, kind: NamedKind, deadline: Deadline) -> Survey:
     """Hold a kind against its tables in the time there is; raises ``Trouble``."""
-    return survey(source, kind, seconds=min(STATEMENT_SECONDS, deadline.left()))
+    return survey(source, kind, seconds=min(STATEMENT_SECONDS, deadline.left()), counting=False)
 
 
 def judged_kind(found: Survey, role: str, *, planned: bool) -> list[Finding]:

@@ -38,7 +38,8 @@ def test_every_table_of_a_real_schema_can_be_drafted_or_says_why_not(
     # To any depth: the customers of the employee, their invoices, and the lines of those.
     assert related_of(kind) == ["public.customer", "public.invoice", "public.invoice_line"]
     assert refused(empty_database, "public.artist").code == Code.TIME_MISSING
-    assert refused(empty_database, "public.track").code == Code.TIME_AMBIGUOUS
+    # Its integers are sizes and prices: no time.
+    assert refused(empty_database, "public.track").code == Code.TIME_MISSING
 
 
 def test_the_shop_of_the_demo_is_drafted_as_its_own_kinds_file_says(empty_database: str) -> None:
@@ -88,6 +89,29 @@ def test_several_times_are_listed_with_what_speaks_for_each(empty_database: str)
     assert "--time COLUMN" in told.next_step
     kind, _ = drafted(empty_database, "public.note", time="closed")
     assert kind.kind.time == "closed"
+
+
+def test_integers_that_count_no_time_are_not_offered_and_few_nulls_are_not_told_as_none(
+    empty_database: str,
+) -> None:
+    execute(
+        empty_database,
+        "CREATE TABLE part (id integer PRIMARY KEY, made bigint, sold bigint, quantity smallint,"
+        " weight integer, never bigint)",
+        # The nulls are in no first rows, and half of the times are 0.
+        "INSERT INTO part SELECT n, CASE WHEN n < 2990 THEN 1600000000000 + n END,"
+        " CASE WHEN n % 2 = 0 THEN 0 ELSE 1600000000 END, n % 100, n, NULL"
+        " FROM generate_series(1, 3000) AS n",
+    )
+    problem = refused(empty_database, "public.part")
+    found = problem.params["problems"]
+    assert isinstance(found, list)
+    assert [(each["column"], each["nulls"]) for each in found] == [
+        ("made", "under 1%"),
+        ("sold", "under 1%"),
+        ("never", "100%"),
+    ]
+    assert drafted(empty_database, "public.part", time="sold")[0].kind.time_unit == "s"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +245,7 @@ def test_a_partition_takes_what_refers_to_its_table(empty_database: str) -> None
         " FOREIGN KEY (measure, at) REFERENCES measure_20)",
     )
     whole, _ = drafted(empty_database, "public.measure")
-    assert related_of(whole) == ["public.remark"]
+    assert related_of(whole) == ["public.own", "public.remark"]
     part, _ = drafted(empty_database, "public.measure_20")
     assert related_of(part) == ["public.own", "public.remark"]
 

@@ -149,3 +149,61 @@ def test_a_kind_that_cannot_be_archived_is_refused_with_its_reason(
     error = json.loads(capsys.readouterr().err)["error"]
     assert (error["code"], error["params"]["cause"]) == ("KIND_REFUSED", "KEY_MISSING")
     assert "public.line has no primary key" in error["message"]
+
+
+def test_what_is_estimated_comes_from_all_over_the_window(
+    source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The oldest thousand notes have twenty lines each, the others one.
+    execute(
+        source,
+        "TRUNCATE line",
+        "INSERT INTO line SELECT id FROM note, generate_series(1, 20) WHERE id <= 1000",
+        "INSERT INTO line SELECT id FROM note WHERE id BETWEEN 1001 AND 5000",
+        "CREATE INDEX ON note (at, id)",
+        "ANALYZE note",
+    )
+    found = previewed(capsys, "--batch-size", "200")
+    assert found["sample"]["pages"] == previewing.PLACES
+    # Of the oldest page alone it would be 100,000.
+    assert 20_000 <= found["rows"]["public.line"] <= 28_000
+    assert run(["preview", "public.note", "--batch-size", "200"]) == 0
+    assert "in 5 pages from all over the window" in capsys.readouterr().out
+    # The same where the roots are too many to count: by what ANALYZE saw of the times.
+    monkeypatch.setattr(
+        previewing,
+        "extent_query",
+        lambda opening: extent_query(opening) + sql.SQL(" AND pg_sleep(0.001) IS NOT NULL"),
+    )
+    monkeypatch.setattr(previewing, "COUNT_SECONDS", 0.3)
+    found = previewed(capsys, "--batch-size", "200")
+    assert (found["exact"], found["sample"]["pages"]) == (False, previewing.PLACES)
+    lines_per_root = found["sample"]["rows"]["public.line"] / found["sample"]["roots"]
+    assert lines_per_root < 8
+
+
+def test_integer_times_are_shown_as_times(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(
+        empty_database,
+        "CREATE TABLE note (id integer PRIMARY KEY, at bigint NOT NULL)",
+        "INSERT INTO note SELECT n, 1577836800000 + n * 1000 FROM generate_series(0, 9) AS n",
+    )
+    monkeypatch.setenv("TALLYSTICK_SOURCE_URL", empty_database)
+    found = previewed(capsys, "--time", "at")
+    assert (found["oldest"], found["oldest_time"]) == ("1577836800000", "2020-01-01 00:00:00+00:00")
+    assert found["cutoff_time"].startswith("20")
+    assert run(["preview", "public.note", "--time", "at"]) == 0
+    assert "oldest   2020-01-01 00:00:00+00:00 (1577836800000)" in capsys.readouterr().out
+
+
+def test_the_zone_of_a_time_without_one_is_shown(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(source, "CREATE TABLE log (id integer PRIMARY KEY, at timestamp NOT NULL)")
+    kinds = tmp_path / "kinds.toml"
+    kinds.write_text('[kinds.log]\nroot = "public.log"\ntime = "at"\ntime_zone = "Europe/Rome"\n')
+    capsys.readouterr()
+    assert run(["preview", "log", "--kind-file", str(kinds)]) == 0
+    assert "note: public.log.at has no time zone" in capsys.readouterr().out

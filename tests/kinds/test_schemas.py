@@ -165,6 +165,26 @@ CASES: dict[str, Case] = {
         ),
         {'"public"."note"': "SELECT * FROM note"},
     ),
+    **{
+        f"a key of the type {type_name}": Case(
+            (
+                f"CREATE TABLE note (id {type_name} PRIMARY KEY, at date)",
+                f"INSERT INTO note SELECT {value}, '2020-01-01' FROM generate_series(1, 9) AS i",
+            ),
+            {'"public"."note"': "SELECT * FROM note"},
+        )
+        for type_name, value in (
+            ("int4range", "int4range(i, i + 3)"),
+            ("numrange", "numrange(i / 3.0, NULL, '[]')"),
+            (
+                "tstzrange",
+                "tstzrange('2020-01-01Z'::timestamptz + i * interval '90 min', 'infinity')",
+            ),
+            ("tsrange", "tsrange(NULL, '2020-01-02 00:00'::timestamp + i * interval '1 s')"),
+            ("daterange", "daterange('2020-01-01'::date - i, '2020-02-01')"),
+            ("int8multirange", "int8multirange(int8range(i, i + 1), int8range(i + 5, i + 7))"),
+        )
+    },
     "a key of numbers that print alike": Case(
         (
             "CREATE TABLE note (id numeric PRIMARY KEY, f float8, at date)",

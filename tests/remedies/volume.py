@@ -20,7 +20,7 @@ def prepared(scene: Scene) -> None:
 def a_plan_is_made_for_a_new_volume(scene: Scene) -> Iterator[Variables]:
     prepared(scene)
     scene.do("policy", "set", "orders", "--after", "365d")
-    scene.ask("plan", "set", "orders", *SIGNED, code=2)
+    scene.ask("volume", "adopt", *SIGNED, code=2)
     yield {"KIND": "orders"}
     assert scene.finishes()["roots"] == 45
 

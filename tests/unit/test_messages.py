@@ -140,9 +140,16 @@ def test_no_template_needs_a_parameter_that_its_code_does_not_bring() -> None:
     assert sorted(set(wrong)) == []
 
 
-@pytest.mark.parametrize("file", ["archive/examine.py", "volume/reconcile.py", "archive/survey.py"])
-def test_findings_are_told_with_names_they_have(file: str) -> None:
-    tree = ast.parse((SHARED / file).read_text("utf-8"))
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("archive/examine.py", "archive/partitions.py", "archive/staying.py"),
+        ("volume/reconcile.py",),
+        ("archive/survey.py",),
+    ],
+)
+def test_findings_are_told_with_names_they_have(files: tuple[str, ...]) -> None:
+    tree = ast.parse("\n".join((SHARED / file).read_text("utf-8") for file in files))
     given = {
         str(key.value)
         for node in ast.walk(tree)

@@ -5,7 +5,7 @@ WITH asked AS (
     FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS asked (schema, name, place)
 ), relation AS (
     SELECT asked.*, space.oid AS space_oid, class.oid, class.relkind::text AS kind,
-           class.relpersistence::text AS persistence
+           class.relpersistence::text AS persistence, class.relispartition AS is_part
     FROM asked
     LEFT JOIN pg_namespace AS space ON space.nspname = asked.schema
     LEFT JOIN pg_class AS class ON class.relnamespace = space.oid AND class.relname = asked.name
@@ -18,6 +18,21 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
     -- Of the whole table: that is what locking it asks for, and the lock comes before the snapshot.
     has_table_privilege(oid, 'SELECT') AND has_schema_privilege(space_oid, 'USAGE') AS readable,
     row_security_active(oid) AS row_security,
+    -- The tables whose rows include this one's: what it is a partition of, or inherits from, at any depth.
+    coalesce((
+        WITH RECURSIVE up AS (
+            SELECT inhparent FROM pg_inherits WHERE inhrelid = relation.oid
+            UNION
+            SELECT pg_inherits.inhparent FROM up JOIN pg_inherits ON pg_inherits.inhrelid = up.inhparent
+        )
+        SELECT jsonb_agg(jsonb_build_object('schema', nspname, 'table', relname) ORDER BY nspname, relname)
+        FROM up
+        JOIN pg_class ON pg_class.oid = up.inhparent
+        JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    ), '[]') AS ancestors,
+    (SELECT jsonb_build_object('schema', nspname, 'table', relname)
+     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+     WHERE relation.is_part AND pg_class.oid = pg_partition_root(relation.oid)) AS whole,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
                    'name', attname,
@@ -25,7 +40,8 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                    -- With a modifier that is none: a cast to plain `character` or `bit` would cut to one.
                    'base', format_type(base.oid, -1),
                    'base_kind', CASE WHEN base.typtype = 'e' THEN 'enum'
-                                     WHEN base.typtype = 'b' AND base.typnamespace = 'pg_catalog'::regnamespace
+                                     WHEN base.typtype IN ('b', 'r', 'm')
+                                          AND base.typnamespace = 'pg_catalog'::regnamespace
                                          THEN base.typcategory::text
                                      ELSE 'other' END,
                    'collates', (SELECT format('%%I.%%I', nspname, collname)
@@ -91,6 +107,9 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                                JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number),
                    'schema', space.nspname,
                    'table', parent.relname,
+                   'validated', convalidated,
+                   -- Releases before 18 enforce every key and have no such column.
+                   'enforced', coalesce((to_jsonb(pg_constraint) ->> 'conenforced')::boolean, true),
                    'references', (SELECT jsonb_agg(attname ORDER BY position)
                                   FROM unnest(confkey) WITH ORDINALITY AS part (number, position)
                                   JOIN pg_attribute ON attrelid = confrelid AND attnum = part.number)
@@ -111,13 +130,37 @@ SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
                    'name', conname,
                    'columns', (SELECT jsonb_agg(attname ORDER BY position)
                                FROM unnest(conkey) WITH ORDINALITY AS part (number, position)
-                               JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number)
+                               JOIN pg_attribute ON attrelid = conrelid AND attnum = part.number),
+                   'references', (SELECT jsonb_agg(attname ORDER BY position)
+                                  FROM unnest(confkey) WITH ORDINALITY AS part (number, position)
+                                  JOIN pg_attribute ON attrelid = confrelid AND attnum = part.number),
+                   'ancestors', coalesce((
+                       WITH RECURSIVE up AS (
+                           SELECT inhparent FROM pg_inherits WHERE inhrelid = child.oid
+                           UNION
+                           SELECT pg_inherits.inhparent
+                           FROM up JOIN pg_inherits ON pg_inherits.inhrelid = up.inhparent
+                       )
+                       SELECT jsonb_agg(jsonb_build_object('schema', nspname, 'table', relname)
+                                        ORDER BY nspname, relname)
+                       FROM up
+                       JOIN pg_class ON pg_class.oid = up.inhparent
+                       JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                   ), '[]'),
+                   -- The whole table of which the one that refers is a partition.
+                   'whole', (SELECT jsonb_build_object('schema', nspname, 'table', relname)
+                             FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                             WHERE child.relispartition AND pg_class.oid = pg_partition_root(child.oid))
                ) ORDER BY space.nspname, child.relname, conname)
         FROM pg_constraint
         JOIN pg_class AS child ON child.oid = conrelid
         JOIN pg_namespace AS space ON space.oid = child.relnamespace
         -- A partition has the keys of its table again; one of its own stays where no other table shows it.
-        WHERE confrelid = relation.oid AND contype = 'f' AND (conparentid = 0 OR NOT child.relispartition)
+        -- A key to one partition of this table is one to rows of this table.
+        WHERE contype = 'f' AND (
+            (confrelid = relation.oid AND (conparentid = 0 OR NOT child.relispartition))
+            OR (relation.kind = 'p' AND conparentid = 0 AND confrelid IN (
+                    SELECT relid FROM pg_partition_tree(relation.oid))))
     ), '[]') AS referenced_by
 FROM relation
 ORDER BY place
