@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -94,10 +95,13 @@ class History:
     event: UUID
 
 
-def filled(dsn: str, closed: int) -> History:
-    """Fill a migrated database with so many closed jobs, and one open job of each state."""
+def filled(dsn: str, closed: int, root: Path | None = None) -> History:
+    """Fill a migrated database with so many closed jobs, and one open job of each state.
+
+    Their volume is made at ``root``, if there is one; there are no files on it.
+    """
     with closing(worlds.control(dsn, seconds=3600)) as control:
-        storage_id = worlds.a_storage_id(control)
+        storage_id = worlds.a_volume(control, root) if root else worlds.a_storage_id(control)
         for kind in KINDS:
             worlds.a_plan(control, kind, storage_id)
         worlds.a_plan(control, None, storage_id)
