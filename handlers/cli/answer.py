@@ -8,7 +8,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Protocol, runtime_checkable
 
@@ -39,11 +40,15 @@ def _nothing(_console: Console) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: the document for machines, the same for people, and how good it is."""
+    """What a command found: the document for machines, the same for people, and how good it is.
+
+    ``printed`` says that the document was printed already, item by item.
+    """
 
     document: object
     show: Callable[[Console], None] = _nothing
     code: int = GOOD
+    printed: bool = False
 
 
 @runtime_checkable
@@ -136,6 +141,29 @@ def json_text(document: object, indent: int | None = None) -> str:
     )
 
 
+@contextmanager
+def json_items(name: str) -> Iterator[Callable[[object], None]]:
+    """Print a document whose one member is a list, each item when it is known, so that none is kept.
+
+    Also after an error what was printed is one document, with the items up to there; without any item nothing
+    is printed.
+    """
+    begun = False
+
+    def add(item: object) -> None:
+        nonlocal begun
+        between = "," if begun else f'{{\n  "{name}": ['
+        begun = True
+        lines = json_text(item, indent=2).replace("\n", "\n    ")
+        typer.echo(f"{between}\n    {lines}", nl=False)
+
+    try:
+        yield add
+    finally:
+        if begun:
+            typer.echo("\n  ]\n}")
+
+
 def usage_problem(problem: UsageProblem, *, as_json: bool) -> int:
     """Tell what is wrong with the command line, and return the exit code."""
     if as_json:
@@ -153,7 +181,8 @@ def _fault(error: Exception, *, as_json: bool) -> int:
 
 def _print(answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_text(answer.document, indent=2))
+        if not answer.printed:
+            typer.echo(json_text(answer.document, indent=2))
     else:
         answer.show(console())
     sys.stdout.flush()

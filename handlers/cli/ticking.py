@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from handlers.cli.answer import GOOD, NOT_GOOD, NOTHING_DONE, Answer, JsonOption, answering
+from handlers.cli.answer import (
+    GOOD,
+    NOT_GOOD,
+    NOTHING_DONE,
+    Answer,
+    JsonOption,
+    answering,
+    json_items,
+)
 from handlers.cli.options import RemoteOption
 from handlers.cli.remote import operated
 from handlers.cli.values import duration
@@ -66,22 +74,20 @@ def _ticked_here(operation: str | None, *, until_idle: bool, as_json: bool) -> A
     with session() as opened:
         node, wanted = _node(opened), _wanted(operation)
         timeout = opened.settings.timeout_seconds
-        items: list[Json] = []
-
-        def told(report: Report) -> None:
-            log.told(report)
-            item = shape.report(report)
-            if as_json:
-                items.append(item)
-            else:
-                show(item)
 
         def only_stuck() -> bool:
             return open_jobs(opened.control).only_stuck
 
         if until_idle:
-            last = loop.until_idle(node, wanted, timeout, told)
-            return Answer({"ticks": items}, code=_code(shape.report(last), only_stuck))
+            # Ticks may be a hundred thousand: each is told when it has ended, and forgotten.
+            with json_items("ticks") if as_json else nullcontext(show) as tell:
+
+                def told(report: Report) -> None:
+                    log.told(report)
+                    tell(shape.report(report))
+
+                last = loop.until_idle(node, wanted, timeout, told)
+            return Answer(None, code=_code(shape.report(last), only_stuck), printed=True)
         last = loop.watched(node, wanted, timeout)
         log.told(last)
         item = shape.report(last)

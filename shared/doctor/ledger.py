@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 # Measuring is for a glance; a scan measures everything.
 DIRECTORIES_MAX = 10
+# Jobs that were abandoned before they wrote anything have none: so many are passed over at most.
+LOOKED_AT_MAX = 100
+# Adding up so many takes some tens of milliseconds; more of them are left to the scan.
+ADDED_UP_MAX = 100_000
 
 # The row is locked first: who settles meanwhile adds to the sum after it was put right.
 MENDED_SUM = (
@@ -31,7 +35,11 @@ MENDED_SUM = (
 
 def believed(control: Database, storage_id: str) -> dict[str, int]:
     """Return the bytes believed of the directories of the newest jobs, by name."""
-    params = {"storage_id": storage_id, "limit": DIRECTORIES_MAX}
+    params = {
+        "storage_id": storage_id,
+        "limit": DIRECTORIES_MAX,
+        "looked_at": LOOKED_AT_MAX,
+    }
     rows = control.transact(
         statement("shared.doctor", "newest_directories"), params, repeatable=True
     )
@@ -39,10 +47,15 @@ def believed(control: Database, storage_id: str) -> dict[str, int]:
 
 
 def sums(control: Database, storage_id: str) -> tuple[int, int] | None:
-    """Return the bytes used as kept and as added up; None for a volume that was never used."""
-    params = {"storage_id": storage_id}
+    """Return the bytes used as kept and as added up.
+
+    None for a volume that was never used, or that has more than ``ADDED_UP_MAX`` directories.
+    """
+    params = {"storage_id": storage_id, "directories_max": ADDED_UP_MAX}
     rows = control.transact(statement("shared.doctor", "account_sum"), params, repeatable=True)
-    return (rows[0]["used_bytes"], rows[0]["directories_bytes"]) if rows else None
+    if not rows or rows[0]["directories_bytes"] is None:
+        return None
+    return (rows[0]["used_bytes"], rows[0]["directories_bytes"])
 
 
 def judged(storage_id: str, kept: tuple[int, int] | None) -> list[Finding]:

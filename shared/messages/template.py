@@ -2,7 +2,9 @@
 
 ``{name}`` is a parameter, ``{name:bytes}`` a size and ``{name:seconds}`` a time for people,
 ``{name:shell}`` one word of a command, ``{name|ID}`` a parameter with a placeholder for when it is not
-known. A part in ``[brackets]`` is left out when a parameter it names is not there.
+known. A part in ``[brackets]`` is left out when a parameter it names is not there. Brackets around a part
+that names no parameter are text: ``tallystick[query]``. Doubled brackets are one bracket of text, for where
+there is a parameter between them: ``key = [[{column}]]``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME = re.compile(r"\{(\w+)(?::(\w+))?(?:\|([^{}]*))?\}")
-OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
+# What stands for doubled brackets while a template is taken apart: no text has these.
+BRACKETS = {"[[": "\x02", "]]": "\x03"}
 UNKNOWN = "(unknown)"
 TEXT_MAX = 300
 LIST_MAX = 10
@@ -24,19 +28,21 @@ KIBI = 1024
 
 def fill(template: str, params: Mapping[str, object]) -> str:
     """Return the text of a template; what cannot be filled in is left out or says so."""
-    parts = OPTIONAL.split(template)
-    # Split by one group: what was in brackets stands at the odd places.
+    parts = _parts(template)
     kept = [
         part
         for place, part in enumerate(parts)
         if place % 2 == 0 or all(_is_there(params, match[1]) for match in NAME.finditer(part))
     ]
-    return NAME.sub(lambda match: _value(match, params), "".join(kept))
+    text = "".join(kept)
+    for doubled, mark in BRACKETS.items():
+        text = text.replace(mark, doubled[0])
+    return NAME.sub(lambda match: _value(match, params), text)
 
 
 def names(template: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the parameters a template needs, and those it can do without."""
-    parts = OPTIONAL.split(template)
+    parts = _parts(template)
     optional = {match[1] for part in parts[1::2] for match in NAME.finditer(part)}
     found = [match for part in parts[::2] for match in NAME.finditer(part)]
     needed = {match[1] for match in found if match[3] is None}
@@ -64,6 +70,13 @@ def seconds_text(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def _parts(template: str) -> list[str]:
+    """Take a template apart: what may be left out stands at the odd places."""
+    for doubled, mark in BRACKETS.items():
+        template = template.replace(doubled, mark)
+    return OPTIONAL.split(template)
 
 
 def _is_there(params: Mapping[str, object], name: str) -> bool:

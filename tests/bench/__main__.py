@@ -9,7 +9,16 @@ import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import archiving, claiming, finding, importing, memory, returning, starting
+from tests.bench import (
+    archiving,
+    claiming,
+    finding,
+    importing,
+    listing,
+    memory,
+    returning,
+    starting,
+)
 from tests.bench.ground import text
 
 BENCHES = {
@@ -18,6 +27,7 @@ BENCHES = {
     "return": returning.measure,
     "find": finding.measure,
     "claim": claiming.measure,
+    "list": listing.measure,
     "start": starting.measure,
     "import": importing.measure,
 }

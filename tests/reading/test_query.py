@@ -229,4 +229,4 @@ def test_without_duckdb_a_query_says_what_to_install(
     monkeypatch.setitem(sys.modules, "duckdb", None)
     answered = shop("archive", "query", "tickets", "SELECT 1")
     assert answered.code == 2
-    assert "pip install duckdb" in answered.err
+    assert "python -m pip install 'tallystick[query]'" in answered.err

@@ -1,8 +1,20 @@
--- Newest first. `before` names the last job already seen.
+-- Newest first. `before` names the last job already seen. Each namespace has its newest jobs on an index and gives
+-- no more than a page of them, so the jobs that are not shown are not read.
+WITH seen AS MATERIALIZED (
+    SELECT created_at, id FROM tallystick.job WHERE id = %(before)s::uuid
+    UNION ALL
+    SELECT 'infinity', 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid WHERE %(before)s::uuid IS NULL
+)
 SELECT job.*
-FROM tallystick.job
-WHERE (%(namespace_id)s::uuid IS NULL OR namespace_id = %(namespace_id)s)
-  AND (%(before)s::uuid IS NULL OR (created_at, id) < (
-      SELECT seen.created_at, seen.id FROM tallystick.job AS seen WHERE seen.id = %(before)s))
-ORDER BY created_at DESC, id DESC
+FROM tallystick.namespace
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM tallystick.job AS newest
+    WHERE newest.namespace_id = namespace.id
+      AND (newest.created_at, newest.id) < (SELECT created_at, id FROM seen)
+    ORDER BY newest.created_at DESC, newest.id DESC
+    LIMIT %(limit)s
+) AS job
+WHERE namespace.id = coalesce(%(namespace_id)s::uuid, namespace.id)
+ORDER BY job.created_at DESC, job.id DESC
 LIMIT %(limit)s

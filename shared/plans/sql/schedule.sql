@@ -68,7 +68,9 @@ WITH kinds AS (
     LEFT JOIN LATERAL (
         SELECT jsonb_build_object('job', job.id, 'tail', job.last_sha256) AS link
         FROM tallystick.job
-        WHERE job.plan_id = due.id AND job.closed_at IS NOT NULL AND job.last_sha256 IS NOT NULL
+        -- Only archives have tails: for another operation every closed job would be read to find none.
+        WHERE due.operation = 'archive'
+          AND job.plan_id = due.id AND job.closed_at IS NOT NULL AND job.last_sha256 IS NOT NULL
         ORDER BY job.closed_at DESC, job.id LIMIT 1
     ) AS previous ON true
     -- What was removed since that job was made is no longer there to be counted.
