@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shared.jobs.reading import NamedJob
     from shared.messages import Words
     from shared.tick import Report
+    from shared.volume.ledger import Adopted
 
 Json = dict[str, Any]
 
@@ -192,10 +193,25 @@ def volume(row: Row) -> Json:
         "storage_id": row["storage_id"],
         "used_bytes": row["used_bytes"],
         "reserved_bytes": row.get("reserved", 0),
+        "last_settled": _last_settled(row),
         "revision": str(row["revision"]),
         "probed_at": time(row["probed_at"]),
         "updated_at": time(row["updated_at"]),
     }
+
+
+def adopted(found: Adopted) -> Json:
+    """Return a volume after it was adopted, and what of the file settled last was found on it."""
+    last = found.last
+    expected = {"directory": last.directory, "file": last.file} if last is not None else None
+    problem = error(found.lacks) if found.lacks is not None else None
+    return volume(found.row) | {"expected": expected, "problem": problem}
+
+
+def _last_settled(row: Row) -> Json | None:
+    if row["last_file"] is None:
+        return None
+    return {name: row[f"last_{name}"] for name in ("directory", "file", "bytes", "sha256")}
 
 
 def survey(found: Survey) -> Json:

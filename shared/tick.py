@@ -28,7 +28,7 @@ from shared.operations.registry import OPERATIONS, operation
 from shared.operations.work import Held, Work
 from shared.plans.schedule import KnownKind, schedule
 from shared.recovery import evidence
-from shared.volume import identity, ledger, lock
+from shared.volume import current, identity, ledger, lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,6 +204,9 @@ def _proven(work: Work, claim: Claim, watch: Stopwatch) -> Progress:
     steps = operation(claim.job.operation)
     try:
         watch.begin("read")
+        if work.held is not None and steps.needs_volume and claim.job.batches == 0:
+            # Later units find what their job settled before; the first one has nothing of its own.
+            current.check(work.held.volume, work.held.ledger.last, content=True)
         unit = steps.next_unit(work, claim)
         watch.begin("do")
         done = steps.do(work, unit)

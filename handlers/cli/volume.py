@@ -90,16 +90,34 @@ def show() -> Answer:
 def adopt(
     reason: ReasonOption, actor: ActorOption = None, revision: RevisionOption = None
 ) -> Answer:
-    """Accept a copy, or a restored volume, as the volume."""
+    """Accept a copy, or a restored volume, as the volume.
+
+    It says whether the file that was settled last is there. A volume without it goes on from what it has.
+    """
     from handlers import shape
     from handlers.cli.session import opened_volume, session, signed
     from shared.volume import ledger
 
     signature = signed(actor, reason, revision)
     with session() as opened, opened_volume(opened.settings) as volume:
-        item = shape.volume(ledger.adopt(opened.control, volume, signature))
-    text = f"Volume {item['storage_id']} is this directory now (revision {item['revision']})."
-    return Answer(item, lambda out: out.print(text, soft_wrap=True))
+        item = shape.adopted(ledger.adopt(opened.control, volume, signature))
+    lines = [f"Volume {item['storage_id']} is this directory now (revision {item['revision']})."]
+    last, problem = item["expected"], item["problem"]
+    if problem is not None:
+        lines += [
+            f"It was adopted although this was found: {problem['message']}",
+            "`tallystick archive verify --all` shows what else is missing.",
+        ]
+    elif last is not None:
+        lines.append(
+            f"The file that was settled last, {last['directory']}/{last['file']}, is there, whole."
+        )
+
+    def show(out: Console) -> None:
+        for line in lines:
+            out.print(line, soft_wrap=True)
+
+    return Answer(item, show)
 
 
 def _problem(opened: Session) -> Json | None:

@@ -14,7 +14,8 @@ from shared.doctor.installation import Installation, opened
 from shared.errors import Code, TallystickError, Trouble
 from shared.plans.outlook import Here
 from shared.volume import ledger as accounts
-from shared.volume.trial import tried
+from shared.volume.current import Settled
+from shared.volume.trial import Believed, tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,9 +197,14 @@ def _volume(notes: _Notes, control: Database | None) -> None:
         notes.skipped.setdefault(Subject.LEDGER, Code.VOLUME_NOT_CONFIGURED)
         return
     before: dict[str, int] = {}
+    known: list[Row] = []
     if control is not None:
         notes.check(Subject.LEDGER, lambda: before.update(ledger.believed(control, storage_id)))
-    notes.check(Subject.VOLUME, lambda: _look(notes, root, storage_id, list(before)))
+        notes.check(Subject.VOLUME, lambda: known.extend(accounts.listed(control, storage_id)))
+    last = Settled.of(known[0]) if known else None
+    waiting = bool(known and known[0]["waiting"])
+    believed = Believed(last, waiting, tuple(before))
+    notes.check(Subject.VOLUME, lambda: _look(notes, root, storage_id, believed))
     if control is None:
         return
     trial = notes.trial
@@ -220,8 +226,8 @@ def _volume(notes: _Notes, control: Database | None) -> None:
     notes.check(Subject.LEDGER, directories)
 
 
-def _look(notes: _Notes, root: Path, storage_id: str, directories: list[str]) -> None:
-    notes.trial = tried(root, storage_id, directories)
+def _look(notes: _Notes, root: Path, storage_id: str, believed: Believed) -> None:
+    notes.trial = tried(root, storage_id, believed)
     notes.add(*volume.judged(notes.trial, root))
 
 

@@ -47,6 +47,8 @@ def judged_account(trial: Trial | None, row: Row | None, limit: int, needed: int
         params = {"cause": "copied", "storage_id": str(row["storage_id"])}
         copied = Missing(Code.STORAGE_UNAVAILABLE, **params)
         findings.append(of_error(copied, Subject.VOLUME))
+    elif trial is not None and trial.lacks is not None:
+        findings.append(of_error(trial.lacks, Subject.VOLUME))
     used = int(row["used_bytes"]) + int(row["reserved"])
     room = {"used": used, "limit": limit, "wanted": wanted(limit, used + needed)}
     if used >= limit or (needed and used + needed > limit):

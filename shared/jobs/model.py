@@ -152,8 +152,19 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True)
+class Published:
+    """The file of a unit on the volume; its size and digest are those of the unit."""
+
+    directory: str
+    file: str
+
+
+@dataclass(frozen=True)
 class Progress:
-    """What one verified unit adds to its job, all of it read back from where it was put."""
+    """What one verified unit adds to its job, all of it read back from where it was put.
+
+    A unit with a ``published`` file has the ledger entry of its directory too.
+    """
 
     seq: int
     sha256: str | None
@@ -166,6 +177,7 @@ class Progress:
     ledger: tuple[LedgerEntry, ...] = ()
     events: tuple[Event, ...] = ()
     released: tuple[UUID, ...] = ()
+    published: Published | None = None
 
 
 class Ending(StrEnum):

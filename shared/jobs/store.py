@@ -136,6 +136,8 @@ def settle(control: Database, claim: Claim, progress: Progress) -> Job:
         "new_tail": progress.tail,
         "ledger": Jsonb([asdict(entry) for entry in progress.ledger]),
         "released": list(progress.released),
+        "published_directory": progress.published and progress.published.directory,
+        "published_file": progress.published and progress.published.file,
         "events": Jsonb([asdict(event) for event in progress.events + recovered]),
         "reclaimed": claim.reclaimed,
     }

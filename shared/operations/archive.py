@@ -18,7 +18,7 @@ from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES, Manifest, 
 from shared.chain.verify import BatchProof, Position
 from shared.errors import Code, Verdict
 from shared.jobs import store
-from shared.jobs.model import Claim, Event, LedgerEntry, Progress
+from shared.jobs.model import Claim, Event, LedgerEntry, Progress, Published
 from shared.operations.work import Operation, Work
 from shared.volume import publish
 
@@ -145,6 +145,7 @@ def progress_of(unit: Batch, proven: Proven) -> Progress:
         final=proof.end.final,
         ledger=(LedgerEntry(unit.directory, len(unit.manifest_bytes) + job.bytes + proof.bytes),),
         events=_events(unit, proven),
+        published=Published(unit.directory, file_name(unit.seq)),
     )
 
 

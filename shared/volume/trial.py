@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Passing, TallystickError
-from shared.volume import identity, lock, publish
+from shared.volume import current, identity, lock, publish
 from shared.volume.files import errno_name, names_in, opened_directory, storage_errors
 from shared.volume.walk import file_sizes
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from shared.volume.current import Settled
     from shared.volume.identity import Volume
 
 # A dead mount answers no signal: what takes longer is left to its thread.
@@ -33,7 +34,8 @@ class Trial:
     """What was seen of a volume; ``troubles`` are what stopped or marred the look.
 
     ``inodes`` are those of root and marker, as the database records them, None when the volume could not be
-    opened; ``sizes`` the bytes of regular files by directory; ``evidence`` counts files that wait there.
+    opened; ``sizes`` the bytes of regular files by directory; ``evidence`` counts files that wait there;
+    ``lacks`` says what of the file settled last is not there.
     """
 
     troubles: tuple[TallystickError, ...] = ()
@@ -41,18 +43,29 @@ class Trial:
     free_bytes: int | None = None
     sizes: dict[str, int] = field(default_factory=dict)
     evidence: int = 0
+    lacks: Missing | None = None
 
 
-def tried(
-    root: Path, storage_id: str, directories: Sequence[str], seconds: float = TRIAL_SECONDS
-) -> Trial:
-    """Try a volume out, and measure some of its directories, within ``seconds``."""
+@dataclass(frozen=True)
+class Believed:
+    """What the database believes of a volume: the file settled last, and whose sizes shall be measured.
+
+    ``waiting`` says that jobs wait for the volume; then the content of the file is checked, as ticks do.
+    """
+
+    last: Settled | None = None
+    waiting: bool = False
+    directories: Sequence[str] = ()
+
+
+def tried(root: Path, storage_id: str, believed: Believed, seconds: float = TRIAL_SECONDS) -> Trial:
+    """Try a volume out, and compare it with what is believed of it, within ``seconds``."""
     answer: list[Trial] = []
     fault: list[Exception] = []
 
     def look() -> None:
         try:
-            answer.append(_opened(root, storage_id, directories))
+            answer.append(_opened(root, storage_id, believed))
         except Exception as error:  # noqa: BLE001 - raised by the thread that waits
             fault.append(error)
 
@@ -67,10 +80,10 @@ def tried(
     return answer[0]
 
 
-def _opened(root: Path, storage_id: str, directories: Sequence[str]) -> Trial:
+def _opened(root: Path, storage_id: str, believed: Believed) -> Trial:
     try:
         with identity.opened(root, storage_id) as volume:
-            return _trial(volume, directories)
+            return _trial(volume, believed)
     except Missing as missing:
         return Trial((missing,))
     except OSError as error:
@@ -78,13 +91,20 @@ def _opened(root: Path, storage_id: str, directories: Sequence[str]) -> Trial:
         return Trial((Missing(Code.STORAGE_UNAVAILABLE, cause=cause, root=str(root)),))
 
 
-def _trial(volume: Volume, directories: Sequence[str]) -> Trial:
+def _trial(volume: Volume, believed: Believed) -> Trial:
     troubles: list[TallystickError] = []
     sizes: dict[str, int] = {}
+    lacks = None
     try:
         with lock.held(volume):
             _write_and_link(volume)
-            sizes = _sizes(volume, directories)
+            sizes = _sizes(volume, believed.directories)
+    except TallystickError as error:
+        troubles.append(error)
+    try:
+        current.check(volume, believed.last, content=believed.waiting)
+    except Missing as missing:
+        lacks = missing
     except TallystickError as error:
         troubles.append(error)
     status = os.fstatvfs(volume.fd)
@@ -94,6 +114,7 @@ def _trial(volume: Volume, directories: Sequence[str]) -> Trial:
         free_bytes=status.f_bavail * status.f_frsize,
         sizes=sizes,
         evidence=_evidence(volume),
+        lacks=lacks,
     )
 
 

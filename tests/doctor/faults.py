@@ -76,6 +76,11 @@ def lost_volume(ward: Ward) -> None:
     ward.root.chmod(0o700)
 
 
+def older_volume(ward: Ward) -> None:
+    """Another copy of the volume went on by itself, and got a file that this one lacks."""
+    ward.sql("UPDATE tallystick.volume SET last_file = '000099.sql.zst'")
+
+
 def disabled_plan(ward: Ward) -> None:
     ward.do("plan", "set", "orders", "--disable")
 
@@ -246,6 +251,7 @@ def late_rows(ward: Ward) -> None:
 FAULTS = {
     "wrong mode": Fault(wrong_mode, ("STORAGE_UNAVAILABLE/mode",)),
     "lost volume": Fault(lost_volume, ("STORAGE_UNAVAILABLE/copied",)),
+    "older volume": Fault(older_volume, ("STORAGE_UNAVAILABLE/last-missing",)),
     "disabled plan": Fault(disabled_plan, ("PLAN_DISABLED",)),
     "disabled scan": Fault(disabled_scan, ("PLAN_DISABLED/scan",)),
     "disabled policy": Fault(disabled_policy, ("POLICY_DISABLED",)),

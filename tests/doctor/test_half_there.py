@@ -190,7 +190,9 @@ def test_a_lost_file_is_noticed_by_the_size_of_its_directory(ward: Ward) -> None
     assert found["code"] == "LEDGER_DRIFT"
     assert found["params"]["directories"] == [directory.name]
     shutil.rmtree(directory)
-    assert ward.findings()[0]["params"]["found"] == 0
+    last, drifted = ward.findings()
+    assert last["params"]["cause"] == "last-missing"
+    assert drifted["params"]["found"] == 0
 
 
 def test_a_unit_that_kills_its_processes_is_named(ward: Ward) -> None:

@@ -30,7 +30,7 @@ from shared.jobs.model import Ending, Job, Outcome
 from shared.jobs.rules import Action
 from shared.plans import namespaces
 from shared.tick import Node, Report, Wanted, tick
-from shared.volume import identity
+from shared.volume import identity, ledger
 from tests import worlds
 from tests.worlds import SIGNED, control, rows
 
@@ -112,6 +112,24 @@ def make_namespace(here: Stage, name: str) -> UUID:
 def act(here: Stage, job: Job, action: Action, max_bytes: int | None = None) -> Job:
     with closing(control(here.control)) as db:
         return steer.act(db, job.id, action, SIGNED, max_bytes=max_bytes)
+
+
+def adopt(here: Stage) -> ledger.Adopted:
+    """Say as an operator that the volume shall be used as it is."""
+    with (
+        closing(control(here.control)) as db,
+        identity.opened(here.root, here.storage_id) as volume,
+    ):
+        return ledger.adopt(db, volume, SIGNED)
+
+
+def refuses_the_volume(here: Stage, cause: str) -> None:
+    """Tick once, and check that the volume was refused and nothing was claimed."""
+    before = jobs(here)
+    outcome = here.tick().outcome
+    assert (outcome.ending, outcome.code) == (Ending.WAITING, Code.STORAGE_UNAVAILABLE), outcome
+    assert outcome.params["cause"] == cause
+    assert jobs(here) == before
 
 
 def execute(dsn: str, *statements: str) -> None:

@@ -18,6 +18,7 @@ from shared.plans import namespaces, policies
 from tests.operations.stage import (
     Stage,
     act,
+    adopt,
     assert_sound,
     batch_files,
     copied,
@@ -27,6 +28,7 @@ from tests.operations.stage import (
     leftovers,
     only_job,
     plan,
+    refuses_the_volume,
     rows_in,
     stage,
 )
@@ -359,23 +361,26 @@ def spoilt(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("harm", "cause"),
+    ("harm", "cause", "refused_for"),
     [
-        (spoilt, "digest"),
-        (lambda content: content[:-1], "digest"),
-        (lambda content: b"", "digest"),
-        (None, "missing"),
+        (spoilt, "digest", None),
+        (lambda content: content[:-1], "digest", "last-size"),
+        (lambda content: b"", "digest", "last-size"),
+        (None, "missing", "last-missing"),
     ],
     ids=["edited", "cut", "emptied", "deleted"],
 )
 def test_the_batch_before_is_checked_before_anything_is_read(
-    here: Stage, harm: Callable[[bytes], bytes] | None, cause: str
+    here: Stage, harm: Callable[[bytes], bytes] | None, cause: str, refused_for: str | None
 ) -> None:
     (file,) = batch_files(here, only_job(here))
     content = file.read_bytes()
     file.unlink()
     if harm is not None:
         file.write_bytes(harm(content))
+    if refused_for is not None:
+        refuses_the_volume(here, refused_for)
+        adopt(here)
     outcome = here.tick().outcome
     assert (outcome.code, outcome.params["cause"]) == (Code.FILE_CHECK_FAILED, cause)
     assert len(batch_files(here, only_job(here))) == (harm is not None)
@@ -387,6 +392,9 @@ def test_a_volume_rolled_back_to_an_older_batch_is_noticed(here: Stage) -> None:
     here.tick()
     newest = batch_files(here, only_job(here))[-1]
     kept = newest.rename(here.root.parent / "kept")
+    refuses_the_volume(here, "last-missing")
+    # Adopted all the same, it is still not built upon.
+    adopt(here)
     outcome = here.tick().outcome
     assert (outcome.code, outcome.params["cause"]) == (Code.FILE_CHECK_FAILED, "missing")
     kept.rename(newest)
@@ -396,6 +404,8 @@ def test_a_volume_rolled_back_to_an_older_batch_is_noticed(here: Stage) -> None:
 def test_a_missing_directory_is_damage_once_something_was_confirmed(here: Stage) -> None:
     directory = here.root / only_job(here).directory
     kept = directory.rename(here.root.parent / "kept")
+    refuses_the_volume(here, "last-missing")
+    adopt(here)
     outcome = here.tick().outcome
     assert (outcome.code, outcome.params["cause"]) == (Code.FILE_CHECK_FAILED, "missing")
     assert not directory.exists()
@@ -407,6 +417,8 @@ def test_a_symbolic_link_in_place_of_a_batch_is_not_followed(here: Stage) -> Non
     (file,) = batch_files(here, only_job(here))
     kept = file.rename(here.root.parent / "kept")
     file.symlink_to(kept)
+    refuses_the_volume(here, "last-missing")
+    adopt(here)
     outcome = here.tick().outcome
     assert outcome.ending in {Ending.WAITING, Ending.FAILED}
     assert outcome.code in {Code.STORAGE_FAILED, Code.FILE_CHECK_FAILED}

@@ -36,6 +36,7 @@ from tests.operations.notes import (
 from tests.operations.stage import (
     Stage,
     act,
+    adopt,
     batch_files,
     directory,
     due_now,
@@ -44,6 +45,7 @@ from tests.operations.stage import (
     leftovers,
     only_job,
     plan,
+    refuses_the_volume,
     report,
     stage,
     text_of,
@@ -71,6 +73,8 @@ def test_a_marker_alone_lets_a_copy_of_the_volume_be_written(here: Stage) -> Non
     original.rename(here.root)
     rows(here.control, inodes, *before.values())
     assert len(batch_files(here, only_job(here))) == only_job(here).batches - 1
+    refuses_the_volume(here, "last-missing")
+    adopt(here)
     fails_with(here, Code.FILE_CHECK_FAILED, "missing")
 
 
@@ -159,6 +163,8 @@ def test_rename_in_place_of_link_replaces_what_is_recorded(here: Stage) -> None:
         assert report(here, job, job.last_sha256) == recorded
         (here.root / ".tmp" / late.name).rename(batch_files(here, job)[0])
     assert report(here, job, job.last_sha256) != recorded
+    refuses_the_volume(here, "last-size")
+    adopt(here)
     fails_with(here, Code.FILE_CHECK_FAILED, "digest")
 
 

@@ -337,3 +337,18 @@ def test_output_into_a_closed_pipe_is_no_traceback(shell: Shell) -> None:
         ["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False
     )
     assert done.stderr == ""
+
+
+def test_adopting_an_older_state_says_what_is_missing(shell: Shell, volume_root: Path) -> None:
+    assert shell("tick", "--until-idle").code == 0
+    newest = archive_of(volume_root, newest_job(shell)) / "000003.sql.zst"
+    newest.unlink()
+    shown = json.loads(shell("volume", "show", "--json").out)
+    assert (shown["usable"], shown["problem"]["params"]["cause"]) == (False, "last-missing")
+    answered = shell("volume", "adopt", "--reason", "the snapshot is all there is")
+    assert answered.code == 0
+    assert f"{newest.parent.name}/{newest.name}" in " ".join(answered.out.split())
+    shown = json.loads(shell("volume", "show", "--json").out)
+    assert (shown["usable"], shown["items"][0]["last_settled"]) == (True, None)
+    again = json.loads(shell("volume", "adopt", "--reason", "once more", "--json").out)
+    assert (again["expected"], again["problem"]) == (None, None)

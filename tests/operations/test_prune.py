@@ -39,6 +39,7 @@ from tests.operations.past import (
 from tests.operations.stage import (
     Stage,
     act,
+    adopt,
     batch_files,
     blocked,
     child,
@@ -391,6 +392,7 @@ def test_a_file_that_is_not_what_was_confirmed_removes_nothing(
     if not with_units:
         execute(here.control, f"DELETE FROM tallystick.unit WHERE job_id = '{job.id}'")
     harm(here, job)
+    adopt(here)
     begin(here)
     while (report := here.tick()).outcome.ending is Ending.PROGRESSED:
         continue

@@ -188,6 +188,8 @@ def settled_with(control: Database, claim: Claim, fence: str) -> bool:
         "new_tail": progress.tail,
         "ledger": "[]",
         "released": [],
+        "published_directory": None,
+        "published_file": None,
         "events": "[]",
         "reclaimed": False,
     }

@@ -312,7 +312,8 @@ def _settle_with(impatient: Database, claim: Claim, statement: str) -> None:
                 "unit_sha256": None,
             }
             | {"unit_bytes": 1, "unit_roots": 1, "evidence": "{}", "new_tail": None, "ledger": "[]"}
-            | {"released": [], "events": "[]", "reclaimed": False},
+            | {"released": [], "events": "[]", "reclaimed": False}
+            | {"published_directory": None, "published_file": None},
         )
 
 

@@ -70,6 +70,8 @@ def lost(scene: Scene) -> tuple[Path, bytes]:
     file = scene.directory_of(job) / "000001.sql.zst"
     content = file.read_bytes()
     file.unlink()
+    # It was the file settled last.
+    scene.do("volume", "adopt")
     failed = prunes(scene, code=3)
     scene.do("jobs", "abandon", failed)
     prunes(scene)

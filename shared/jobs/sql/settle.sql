@@ -40,8 +40,14 @@ WITH settled AS (
     ON CONFLICT (storage_id, directory)
     DO UPDATE SET bytes = excluded.bytes, updated_at = clock_timestamp()
 ), used AS (
+    -- With the sum goes the file that a volume must have from now on to be this volume.
     UPDATE tallystick.volume
-    SET used_bytes = used_bytes + moved.difference, updated_at = clock_timestamp()
+    SET used_bytes     = used_bytes + moved.difference,
+        last_directory = coalesce(%(published_directory)s::text, last_directory),
+        last_file      = coalesce(%(published_file)s::text, last_file),
+        last_bytes     = CASE WHEN %(published_file)s::text IS NULL THEN last_bytes ELSE %(unit_bytes)s END,
+        last_sha256    = CASE WHEN %(published_file)s::text IS NULL THEN last_sha256 ELSE %(unit_sha256)s END,
+        updated_at     = clock_timestamp()
     FROM (SELECT storage_id, sum(difference) AS difference FROM measured GROUP BY storage_id) AS moved
     WHERE volume.storage_id = moved.storage_id
 ), released AS (
