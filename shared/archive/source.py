@@ -204,6 +204,8 @@ def _begin(
         "statement_timeout": str(milliseconds),
         "lock_timeout": str(min(milliseconds, LOCK_SECONDS * 1000)),
         "idle_in_transaction_session_timeout": str(milliseconds),
+        # Compiling a statement takes longer than the few milliseconds that each of these runs for.
+        "jit": "off",
         "application_name": sql.Literal(name).as_string(None),
     }
     with connection.pipeline():

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
+from shared.archive.copying import copied
 from shared.archive.examine import Finding, Problem, examine, tables_of
-from shared.archive.page import copied, related_select, root_select
+from shared.archive.page import related_select, root_select
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
 from shared.archive.staying import staying, zone_note
@@ -135,7 +136,7 @@ def _queries(
             )
             found = tried_on(Problem.WHERE_INVALID, table, own)
         if found is None and tried[0] is None:
-            joined = related_select(opening, index, None, None)
+            joined = related_select(opening, index, None, None, 0)
             found = tried_on(Problem.JOIN_INVALID, table, joined)
         tried.append(found)
     return tuple(finding for finding in tried if finding is not None)

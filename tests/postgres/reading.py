@@ -9,10 +9,10 @@ import psycopg
 from psycopg import sql
 
 from shared.archive import kinds as kinds_file
+from shared.archive.copying import copied as lines_of
 from shared.archive.examine import Finding, examine, tables_of
 from shared.archive.opening import fitted
 from shared.archive.page import Page, batch, cursor_of, root_query
-from shared.archive.page import copied as lines_of
 from shared.archive.shape import Opening, Shape
 from shared.archive.source import snapshot
 from shared.chain.batch import Header

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from shared.archive.page import copied
+from shared.archive.copying import copied
 from shared.db.connect import connect
 from shared.errors import Trouble
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from shared.archive.page import Page, batch, copied, related_query, root_query
+from shared.archive.copying import copied
+from shared.archive.page import Page, batch, related_query, root_query
 from shared.archive.shape import OrderColumn, Relation, Shape
 from shared.archive.source import BEGIN, reader_name, terminate_older
 from shared.chain.batch import PINS, Header

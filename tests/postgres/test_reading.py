@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared.archive.page import copied as copied_lines
+from shared.archive.copying import copied as copied_lines
 from shared.archive.source import reader_name, snapshot, source_errors, terminate_older, trouble_of
 from shared.catalog.names import TableName
 from shared.chain.batch import PINS
