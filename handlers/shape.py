@@ -89,6 +89,8 @@ def job_in_full(found: Job, units: list[Row], events: list[Row]) -> Json:
         "closed_at": time(found.closed_at),
         "directory": found.directory if found.operation == "archive" else None,
         "late_rows": found.opening.get("late_rows") if found.opening else None,
+        "roots_at_start": found.opening.get("roots_at_start") if found.opening else None,
+        "window": (found.checkpoint or {}).get("window"),
         "takeovers": found.takeovers,
         "failures": found.failures,
         "errors": found.errors,

@@ -147,6 +147,11 @@ def _as_read(moment: datetime, zone: str) -> str:
 
 
 def _document(chosen: Chosen, done: Exported, directory: Path) -> Json:
+    from dataclasses import asdict
+
+    from handlers import shape
+    from shared.archive.count import findings
+
     manifest, position = done.manifest, done.position
     return {
         "directory": str(directory),
@@ -163,6 +168,11 @@ def _document(chosen: Chosen, done: Exported, directory: Path) -> Json:
         "rows": position.rows,
         "bytes": position.bytes,
         "tail": position.tail,
+        "window": None if done.counts is None else [asdict(each) for each in done.counts],
+        "warnings": [
+            shape.told("WINDOW_COUNT", found)
+            for found in findings(done.counts or (), done.roots_at_start)
+        ],
     }
 
 
@@ -181,6 +191,9 @@ def _show(out: Console, item: Json) -> None:
             style="yellow",
             soft_wrap=True,
         )
+    for warning in item["warnings"]:
+        out.print(f"warning: {warning['message']}", style="yellow", soft_wrap=True)
+        out.print(f"  {warning['next']}", soft_wrap=True)
     facts(
         out,
         [

@@ -241,6 +241,7 @@ def _facts(item: Json) -> list[tuple[str, object]]:
         ("batches", item["batches"]),
         ("roots", item["roots"]),
         ("late rows", item["late_rows"]),
+        *((f"rows of {each['table']}", _counted(each)) for each in item["window"] or ()),
         ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
         ("batch size", item["batch_size"]),
         ("attempts", attempts),
@@ -252,6 +253,12 @@ def _facts(item: Json) -> list[tuple[str, object]]:
         ("next attempt", minute(item["next_attempt_at"])),
         ("closed", minute(item["closed_at"])),
     ]
+
+
+def _counted(each: Json) -> str:
+    """Return how many rows of a table were archived, beside how many the window held at the end."""
+    there = "an unknown number" if each["there"] is None else each["there"]
+    return f"{each['archived']} archived, {there} in the window at the end"
 
 
 def _units(item: Json) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

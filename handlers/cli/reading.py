@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from handlers.cli.answer import GOOD, Answer, answering, console
+from handlers.cli.chains import chains_of, note, tell
 from handlers.cli.terminal import harmless, printable
 from handlers.cli.values import sha256
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from shared.restore import query as asking
     from shared.restore.cat import Selection
     from shared.restore.find import Found
-    from shared.restore.held import Links
 
 PROGRESS_SECONDS = 0.2
 
@@ -81,7 +81,9 @@ def find(
     if not found:
         columns = list(chosen[-1].manifest.key) if chosen else []
         raise Verdict(Code.ROOT_NOT_FOUND, key=text, columns=columns, archives=len(chosen))
-    items = [_found(each) for each in found]
+    items = [_found(each) | {"newest": place == 0} for place, each in enumerate(found)]
+    if len(items) > 1:
+        tell([note("find-repeated", {"count": len(items)})])
     return Answer({"key": list(key), "places": items}, lambda out: _show_found(out, items))
 
 
@@ -108,10 +110,12 @@ def cat(
     """
     from shared.restore import cat as printing
 
-    chains = _chains(target, expected_sha256, namespace)
-    chosen = printing.selection(chains, table, columns)
-    _tell(_differences(chosen))
-    with _progress(beside=sys.stdout.isatty()) as progress:
+    with (
+        chains_of(target, expected_sha256, namespace) as chains,
+        _progress(beside=sys.stdout.isatty()) as progress,
+    ):
+        chosen = printing.selection(chains, table, columns)
+        tell(_differences(chosen))
         if as_json:
             lines = _split(printing.json_lines(chosen, progress))
             _print_document({"table": table, "columns": list(chosen.columns)}, lines)
@@ -149,32 +153,18 @@ def query(
     if (sql is None) == (to_parquet is None):
         problem = "give one of: SQL, --to-parquet"
         raise typer.BadParameter(problem)
-    chains = _chains(target, expected_sha256, namespace)
-    with _progress() as progress, asking.loaded(chains, sql, progress) as rows:
+    with (
+        chains_of(target, expected_sha256, namespace) as chains,
+        _progress() as progress,
+        asking.loaded(chains, sql, progress) as rows,
+    ):
         kept = [_kept(each) for each in rows.kept]
         if to_parquet is not None:
             found = {"files": _written(rows, to_parquet), "kept_as_text": kept}
             return Answer(found, lambda out: _show_files(out, found))
-        _tell(kept)
+        tell(kept)
         _print_answer(asking.answer(rows, sql or ""), "json" if as_json else form)
     raise typer.Exit(GOOD)
-
-
-def _chains(target: str, expected: str | None, namespace: str | None) -> list[Links]:
-    """Return the chains meant, their links held against each other, and say what is not proven."""
-    from handlers.cli.places import places
-    from shared.restore.held import linked_files
-
-    chains = [linked_files(place) for place in places(target, expected, namespace)]
-    notes = []
-    for links in chains:
-        about = {"directory": str(links.path), "count": links.unrecorded}
-        if not links.anchored:
-            notes.append(_note("read-not-anchored", about))
-        if links.unrecorded:
-            notes.append(_note("read-unrecorded", about))
-    _tell(notes)
-    return chains
 
 
 def _index_folder(target: str) -> Path:
@@ -229,29 +219,15 @@ def _differences(chosen: Selection) -> list[Json]:
     label = chosen.parts[0].table.label
     notes = []
     if chosen.differing:
-        notes.append(_note("columns-differ", {"table": label, "columns": list(chosen.differing)}))
+        notes.append(note("columns-differ", {"table": label, "columns": list(chosen.differing)}))
     if chosen.without:
-        notes.append(_note("table-not-everywhere", {"table": label, "jobs": list(chosen.without)}))
+        notes.append(note("table-not-everywhere", {"table": label, "jobs": list(chosen.without)}))
     return notes
 
 
 def _kept(kept: asking.KeptAsText) -> Json:
     about = {name: value for name, value in vars(kept).items() if value}
-    return _note("kept-as-text" if kept.rows else "kept-as-text/types", about)
-
-
-def _note(code: str, params: Json) -> Json:
-    from handlers import shape
-
-    told = shape.told(code, params)
-    return {name: told[name] for name in ("code", "params", "message")}
-
-
-def _tell(notes: Iterable[Json]) -> None:
-    out = None
-    for note in notes:
-        out = out or console(errors=True)
-        out.print(note["message"], soft_wrap=True)
+    return note("kept-as-text" if kept.rows else "kept-as-text/types", about)
 
 
 def _written(rows: asking.Rows, folder: Path) -> list[Json]:
@@ -287,8 +263,8 @@ def _show_files(out: Console, found: Json) -> None:
     rows = [(each["table"], size_text(each["bytes"]), each["file"]) for each in found["files"]]
     columns = ("TABLE", ">BYTES", "FILE")
     table(out, columns, rows, "There is no table with columns.", folds=["TABLE", "FILE"])
-    for note in found["kept_as_text"]:
-        out.print(note["message"], soft_wrap=True)
+    for each in found["kept_as_text"]:
+        out.print(each["message"], soft_wrap=True)
 
 
 def _print_answer(answer: asking.Answer, form: str) -> None:

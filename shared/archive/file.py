@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shared.archive.count import window_rows
 from shared.archive.examine import STRUCTURAL
 from shared.archive.opening import fitted
 from shared.archive.page import batch, first_key_query
@@ -19,10 +20,11 @@ from shared.volume import publish
 from shared.volume.files import chunks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     import psycopg
 
+    from shared.archive.count import WindowRows
     from shared.archive.page import Page
     from shared.archive.shape import Difference, Opening
     from shared.chain.manifest import Manifest
@@ -38,12 +40,14 @@ KEY_SECONDS = 5.0
 class Reading:
     """What pages are read by: what the tables must still fit, what was fixed of them, the reader's name.
 
-    ``reader`` is how the reader shows in ``pg_stat_activity``.
+    ``reader`` is how the reader shows in ``pg_stat_activity``. ``counted`` is called with the rows in the
+    window, counted in the snapshot of the final batch; without it they are not counted.
     """
 
     definition: dict[str, Any]
     opening: Opening
     reader: str
+    counted: Callable[[WindowRows], None] | None = None
 
 
 def page_bytes(
@@ -61,7 +65,9 @@ def page_bytes(
         ) as facts:
             if changed := difference(opening.shape, fitted(reading.definition, facts)):
                 raise _schema_changed(changed)
-            yield from batch(connection, opening, page)
+            final = yield from batch(connection, opening, page)
+            if final and reading.counted is not None:
+                reading.counted(window_rows(connection, opening, page.deadline.left()))
     except Verdict as verdict:
         if verdict.params.get("cause") in GONE | STRUCTURAL:
             raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from shared.archive.count import roots_at_start
 from shared.archive.examine import examine, tables_of
 from shared.archive.page import count_query
 from shared.archive.shape import Opening, Shape, TimeSort
@@ -54,7 +55,8 @@ def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds
         )
     if job.input["after"] is not None:
         opening = replace(opening, after=tuple(job.input["after"]))
-    return _with_late_rows(connection, opening, job, name)
+    found = roots_at_start(connection, opening, name, seconds)
+    return _with_late_rows(connection, replace(opening, roots_at_start=found), job, name)
 
 
 def first_look(

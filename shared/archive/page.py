@@ -26,7 +26,7 @@ from shared.chain.frame import MAX_RAW_BYTES, compressor
 from shared.errors import Code, TooMuch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from shared.archive.shape import Opening, OrderColumn, Relation, Shape
     from shared.chain.manifest import Cursor
@@ -57,12 +57,16 @@ class _Tally:
     roots: int = 0
     raw_bytes: int = 0
     last_line: bytes = b""
+    final: bool = False
 
 
-def batch(connection: psycopg.Connection[Row], opening: Opening, page: Page) -> Iterator[bytes]:
+def batch(
+    connection: psycopg.Connection[Row], opening: Opening, page: Page
+) -> Generator[bytes, None, bool]:
     """Yield the bytes of one batch, as stored, reading from the open snapshot of ``connection``.
 
-    Memory stays flat: one row and a few pieces at a time. Raises ``TooMuch`` when the page does not
+    Returns whether the batch is the last of its job. Memory stays flat: one row and a few pieces at a
+    time. Raises ``TooMuch`` when the page does not
     fit the deadline or the size limit, and what ``trouble_of`` makes of the source's errors.
     """
     frame, tally = compressor(), _Tally()
@@ -75,6 +79,7 @@ def batch(connection: psycopg.Connection[Row], opening: Opening, page: Page) -> 
             too_much.params["key"] = list(cursor_of(opening.shape, tally.last_line)[1:])
         raise
     yield frame.flush()
+    return tally.final
 
 
 def _raw(
@@ -105,6 +110,7 @@ def _raw(
             final=not more,
         )
     )
+    tally.final = not more
 
 
 def _root_rows(
@@ -223,6 +229,18 @@ def count_query(opening: Opening, last: Cursor) -> sql.Composed:
     return sql.SQL("SELECT count(*) AS rows FROM {} AS r WHERE {}").format(
         _table(opening.shape.relations[0]), _candidates(opening, None, last)
     )
+
+
+def window_count_query(opening: Opening, index: int) -> sql.Composed:
+    """Return the query that counts the rows of one table that belong to roots in the window."""
+    rows = (
+        sql.SQL("SELECT FROM {} AS r WHERE {}").format(
+            _table(opening.shape.relations[0]), _candidates(opening, opening.after, None)
+        )
+        if index == 0
+        else related_select(opening, index, opening.after, None)
+    )
+    return sql.SQL("SELECT count(*) AS rows FROM ({}) AS found").format(rows)
 
 
 def extent_query(opening: Opening) -> sql.Composed:

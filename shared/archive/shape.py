@@ -60,7 +60,8 @@ class Opening:
 
     ``after`` and ``cutoff`` bound the window, as texts of the order columns; ``namespace_value`` is what
     the rows' namespace column must say. ``late_rows`` are rows that appeared before the window since the
-    last job, None when they could not be counted in time.
+    last job, None when they could not be counted in time. ``roots_at_start`` are the roots in the window
+    before the first page, None in the same case.
     """
 
     shape: Shape
@@ -70,6 +71,7 @@ class Opening:
     database: str
     encoding: str
     late_rows: int | None
+    roots_at_start: int | None = None
 
 
 @cache

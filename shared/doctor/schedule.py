@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shared.archive.count import LOST, Count
+from shared.archive.count import findings as findings_of
 from shared.doctor.finding import Finding, Severity, Subject
 from shared.errors import Code
 from shared.plans import outlook, planning
@@ -100,7 +102,24 @@ def judged(facts: ScheduleFacts, here: Here, quiet: Collection[str]) -> list[Fin
             params = {"kind": plan["kind"], "namespace": plan["namespace"]}
             params |= {"rows": plan["late_rows"]}
             findings.append(Finding(Code.LATE_ROWS, Subject.SCHEDULE, Severity.WARNING, params))
+        if plan["enabled"]:
+            findings += _miscounted(plan)
     return findings
+
+
+def _miscounted(plan: Row) -> list[Finding]:
+    """Return how the window of a plan's newest job differs from what it archived."""
+    counts = [Count(**each) for each in plan["window_counts"] or ()]
+    about = {"kind": plan["kind"], "namespace": plan["namespace"]}
+    return [
+        Finding(
+            Code.WINDOW_COUNT,
+            Subject.SCHEDULE,
+            Severity.WARNING if found["cause"] in LOST else Severity.INFO,
+            {**found, **about},
+        )
+        for found in findings_of(counts, plan["roots_at_start"])
+    ]
 
 
 def _judged(now: Situation, here: Here, quiet: Collection[str]) -> list[Finding]:

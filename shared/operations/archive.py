@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from shared.archive import count
 from shared.archive import opening as first_look
 from shared.archive.describe import manifest_difference, manifest_of
 from shared.archive.file import Reading, page_bytes, proof_of, proof_of_temp
@@ -25,6 +26,7 @@ from shared.volume import publish
 if TYPE_CHECKING:
     import psycopg
 
+    from shared.archive.count import WindowRows
     from shared.db.connect import Row
     from shared.jobs.model import Job
     from shared.volume.publish import Temp
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The next batch of a job: where the chain stands, and whether its file may be there already."""
+    """The next batch of a job: where the chain stands, and whether its file may be there already.
+
+    ``tables`` are the rows archived so far, by the label of their table.
+    """
 
     claim: Claim
     opening: Opening
@@ -40,6 +45,7 @@ class Batch:
     manifest_bytes: bytes
     position: Position
     found: bool
+    tables: dict[str, int]
 
     @property
     def seq(self) -> int:
@@ -57,10 +63,12 @@ class Landed:
     """A batch that has its name on the volume.
 
     ``proof`` was read from the very file that was linked; None when another writer's file was found
-    under the name, which must be judged before it is adopted.
+    under the name, which must be judged before it is adopted. ``window`` was counted in the snapshot of
+    the final batch.
     """
 
     proof: BatchProof | None
+    window: WindowRows | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class Proven:
 
     proof: BatchProof
     adopted: bool
+    window: WindowRows | None = None
 
 
 def next_batch(work: Work, claim: Claim) -> Batch:
@@ -86,7 +95,8 @@ def next_batch(work: Work, claim: Claim) -> Batch:
         if position.seq > 0:
             _check_manifest(directory, content)
             _check_tail(directory, position)
-    return Batch(claim, opening, manifest, content, position, found)
+    tables = (claim.job.checkpoint or {}).get("tables", {})
+    return Batch(claim, opening, manifest, content, position, found, tables)
 
 
 def export(work: Work, unit: Batch) -> Landed:
@@ -94,7 +104,7 @@ def export(work: Work, unit: Batch) -> Landed:
     volume = work.storage.volume
     if unit.found:
         return Landed(proof=None)
-    temp = _written(work, unit)
+    temp, window = _written(work, unit)
     try:
         proof, _ = proof_of_temp(volume, unit.manifest, unit.position, temp)
         _reserve(work, unit, temp)
@@ -104,7 +114,8 @@ def export(work: Work, unit: Batch) -> Landed:
             ours = publish.publish(volume, temp, directory, file_name(unit.seq))
     finally:
         publish.discard(volume, temp)
-    return Landed(proof if ours else None)
+    # A file that is not ours was read in another snapshot than the one that was counted.
+    return Landed(proof, window) if ours else Landed(None)
 
 
 def prove(work: Work, unit: Batch, landed: Landed) -> Proven:
@@ -120,14 +131,21 @@ def prove(work: Work, unit: Batch, landed: Landed) -> Proven:
             with publish.published(directory, name) as fd:
                 proof, _ = proof_of(unit.manifest, unit.position, fd)
         publish.make_durable(directory, adopted=name if landed.proof is None else None)
-    return Proven(proof, adopted=landed.proof is None)
+    return Proven(proof, adopted=landed.proof is None, window=landed.window)
 
 
 def progress_of(unit: Batch, proven: Proven) -> Progress:
     """Say what the settle shall record."""
     proof, job = proven.proof, unit.claim.job
     last = list(proof.end.last) if proof.end.last is not None else None
-    rows = unit.position.rows + sum(count for _, count in proof.end.rows)
+    rows = unit.position.rows + sum(number for _, number in proof.end.rows)
+    added = dict(proof.end.rows)
+    labels = [table.label for table in unit.manifest.tables]
+    tables = {label: unit.tables.get(label, 0) + added[label] for label in labels}
+    counts = _counts(unit, proven, tables)
+    checkpoint: dict[str, object] = {"cursor": last, "rows": rows, "tables": tables}
+    if proof.end.final:
+        checkpoint["window"] = [asdict(each) for each in counts]
     return Progress(
         seq=unit.seq,
         sha256=proof.sha256,
@@ -140,13 +158,26 @@ def progress_of(unit: Batch, proven: Proven) -> Progress:
             "final": proof.end.final,
             "adopted": proven.adopted,
         },
-        checkpoint={"cursor": last, "rows": rows},
+        checkpoint=checkpoint,
         tail=proof.sha256,
         final=proof.end.final,
         ledger=(LedgerEntry(unit.directory, len(unit.manifest_bytes) + job.bytes + proof.bytes),),
-        events=_events(unit, proven),
+        events=(
+            *_events(unit, proven),
+            *count.events(counts, unit.opening.roots_at_start, job.kind),
+        ),
         published=Published(unit.directory, file_name(unit.seq)),
     )
+
+
+def _counts(unit: Batch, proven: Proven, tables: dict[str, int]) -> tuple[count.Count, ...]:
+    """Compare what was archived with what the window held when the final batch was read."""
+    if not proven.proof.end.final:
+        return ()
+    if unit.seq == 1:
+        # All of it came from one snapshot: what was there is what was archived.
+        return count.compared(tables, count.WindowRows(tables))
+    return count.compared(tables, proven.window or count.WindowRows({}, "adopted"))
 
 
 def _events(unit: Batch, proven: Proven) -> tuple[Event, ...]:
@@ -251,9 +282,13 @@ def _check_tail(directory: int, position: Position) -> None:
         )
 
 
-def _written(work: Work, unit: Batch) -> Temp:
-    """Read the page from one snapshot of the source straight into a temporary file."""
+def _written(work: Work, unit: Batch) -> tuple[Temp, WindowRows | None]:
+    """Read the page from one snapshot of the source straight into a temporary file.
+
+    With the final batch, the rows in the window are counted in the same snapshot.
+    """
     job = unit.claim.job
+    counted: list[WindowRows] = []
     header = Header(
         job=str(job.id),
         seq=unit.seq,
@@ -263,10 +298,14 @@ def _written(work: Work, unit: Batch) -> Temp:
     )
     page = Page(header, job.page_size, work.deadline.for_reading())
     reading = Reading(
-        job.input["definition"], unit.opening, reader_name(str(job.id), job.generation)
+        job.input["definition"],
+        unit.opening,
+        reader_name(str(job.id), job.generation),
+        counted.append if unit.seq > 1 else None,
     )
     with closing(page_bytes(_source(work, unit.claim), reading, page)) as chunks:
-        return publish.write_temp(work.storage.volume, chunks)
+        temp = publish.write_temp(work.storage.volume, chunks)
+    return temp, counted[0] if counted else None
 
 
 def _reserve(work: Work, unit: Batch, temp: Temp) -> None:

@@ -7,11 +7,13 @@ the same command goes on after its last file.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from shared.archive.count import WindowRows, compared, roots_at_start
 from shared.archive.describe import described_as
 from shared.archive.file import Reading, page_bytes, proof_of, proof_of_temp
 from shared.archive.opening import End, first_look
@@ -38,9 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from shared.archive.count import Count
     from shared.archive.kinds import NamedKind
     from shared.archive.shape import Opening
     from shared.archive.source import SourceConnection
+    from shared.chain.verify import BatchProof
     from shared.volume.beside import Place
 
 READER = "tallystick export"
@@ -83,12 +87,16 @@ class Exported:
     """A finished export; ``resumed_after`` counts the batches that were there before.
 
     ``cutoff_asked`` is the end of the window as this command would have it; the one in the manifest holds.
+    ``counts`` compare the archive with the window as its final batch found it, None when an earlier run
+    wrote that batch. ``roots_at_start`` were in the window when it was begun, None when that is not known.
     """
 
     manifest: Manifest
     position: Position
     resumed_after: int | None
     cutoff_asked: str
+    counts: tuple[Count, ...] | None
+    roots_at_start: int | None
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,21 @@ class _Chain:
     place: Place
     manifest: Manifest
     reading: Reading
+    # Rows archived so far by the label of their table, and the window as the final batch found it.
+    tables: Counter[str] = field(default_factory=Counter)
+    window: list[WindowRows] = field(default_factory=list)
+
+    def add(self, proof: BatchProof) -> None:
+        """Count the rows of one more batch."""
+        self.tables.update(dict(proof.end.rows))
+
+    def counts(self, position: Position) -> tuple[Count, ...]:
+        """Compare what was archived with what the window held when its final batch was read."""
+        archived = {table.label: self.tables[table.label] for table in self.manifest.tables}
+        if position.seq == 1:
+            # All of it came from one snapshot: what was there is what was archived.
+            return compared(archived, WindowRows(archived))
+        return compared(archived, self.window[-1] if self.window else WindowRows({}, "adopted"))
 
 
 def export(source: SourceConnection, order: Order, told: Callable[[Progress], None]) -> Exported:
@@ -119,12 +142,17 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
         chain = _Chain(place, manifest, reading)
         position = _walked(chain, order) if found else _begun(chain, order)
         before = position.seq if found else None
+        at_start = None
+        if not found:
+            at_start = roots_at_start(source.open(), opening, READER, order.seconds)
         told(Progress(manifest, position))
+        there_already = position.final
         size = manifest.batch_size
         while not position.final:
             position, size = _next(source, chain, order, position, size, told)
             told(Progress(manifest, position))
-    return Exported(manifest, position, before, asked.cutoff)
+    counts = None if there_already else chain.counts(position)
+    return Exported(manifest, position, before, asked.cutoff, counts, at_start)
 
 
 def _found(place: Place, order: Order) -> Manifest | None:
@@ -189,7 +217,10 @@ def _walked(chain: _Chain, order: Order) -> Position:
         with storage_errors():
             batches = ((seq, batch_chunks(directory, seq)) for seq in batch_numbers(directory))
             report = verify_chain(
-                encode_manifest(chain.manifest), batches, expected_sha256=order.expected
+                encode_manifest(chain.manifest),
+                batches,
+                expected_sha256=order.expected,
+                passed=chain.add,
             )
     except Broken as broken:
         raise _broken(broken, MANIFEST_NAME) from broken
@@ -240,18 +271,21 @@ def _published(
     seq = position.seq + 1
     header = Header(chain.manifest.job, seq, position.tail, position.after, order.writer)
     page = Page(header, size, Deadline.after(order.seconds).for_reading())
-    with closing(page_bytes(source.open(), chain.reading, page)) as chunks:
+    reading = replace(chain.reading, counted=chain.window.append if seq > 1 else None)
+    with closing(page_bytes(source.open(), reading, page)) as chunks:
         temp = publish.write_temp(volume, chunks)
     try:
-        _, after = proof_of_temp(volume, chain.manifest, position, temp)
+        proof, after = proof_of_temp(volume, chain.manifest, position, temp)
         ours = publish.publish(volume, temp, directory, file_name(seq))
         if not ours:
             # Somebody else's file under the name: it is part of the chain, or nothing goes on here.
             with publish.published(directory, file_name(seq)) as fd:
-                _, after = proof_of(chain.manifest, position, fd)
+                proof, after = proof_of(chain.manifest, position, fd)
+            chain.window.clear()
         publish.make_durable(directory, adopted=None if ours else file_name(seq))
     finally:
         publish.discard(volume, temp)
+    chain.add(proof)
     return after
 
 

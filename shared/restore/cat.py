@@ -11,6 +11,7 @@ from shared.errors import Code, Refused
 from shared.restore.archives import named
 from shared.restore.formats import Pick, csv_header, csv_writer, json_writer, picks_of
 from shared.restore.held import batches
+from shared.restore.newest import pieces_of
 from shared.restore.rows import lines
 
 if TYPE_CHECKING:
@@ -104,26 +105,23 @@ def _text(
     for part in chosen.parts:
         write = writer(part)
         for batch in batches(part.links):
-            yield from _batch_text(batch, part.table, write)
+            yield from _batch_text(batch, part, write)
             done += 1
             progress(done, total)
 
 
-def _batch_text(batch: Held, table: Table, write: Writer) -> Iterator[bytes]:
+def _batch_text(batch: Held, part: Part, write: Writer) -> Iterator[bytes]:
+    older = part.links.older(batch.after.seq)
     with named(batch.path, batch.file):
-        for block in batch.blocks():
-            if block.table != table:
-                continue
-            held: list[bytes] = []
-            size = 0
-            for line in lines(block.pieces):
-                held.append(write(line))
-                size += len(held[-1])
-                if size >= PIECE_BYTES:
-                    yield b"".join(held)
-                    held, size = [], 0
-            yield b"".join(held)
-            return
+        held: list[bytes] = []
+        size = 0
+        for line in lines(pieces_of(batch.manifest, batch.blocks(), part.table, older)):
+            held.append(write(line))
+            size += len(held[-1])
+            if size >= PIECE_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+        yield b"".join(held)
 
 
 def _table_name(chains: Sequence[Links], text: str) -> tuple[tuple[str, str], str]:

@@ -68,16 +68,20 @@ def choice(manifest: Manifest, keys: Iterable[str], where: Iterable[str]) -> Cho
 
 
 def chosen(
-    manifest: Manifest, blocks: Iterable[Block], wanted: Choice, found: set[tuple[Value, ...]]
+    manifest: Manifest,
+    blocks: Iterable[Block],
+    wanted: Choice,
+    found: set[tuple[Value, ...]],
+    is_older: Callable[[tuple[Value, ...]], bool] | None = None,
 ) -> Iterator[tuple[Table, Iterator[bytes]]]:
     """Yield each table with the bytes of its chosen rows; these must be taken before the next table.
 
-    The keys of chosen roots are added to ``found``.
+    The keys of chosen roots are added to ``found``. Roots whose key ``is_older`` accepts are left out.
     """
     kept = [_wanted(manifest, index) for index in range(len(manifest.tables))]
     for index, block in enumerate(blocks):
         if index == 0:
-            rows = _roots(manifest, block, wanted, found)
+            rows = _roots(manifest, block, wanted, found, is_older)
         else:
             rows = _children(block, _own(manifest, index), kept[index])
         below = [kept[child] for child in _below(manifest, index)]
@@ -125,7 +129,11 @@ def _as_printed(declared: str, text: str) -> str:
 
 
 def _roots(
-    manifest: Manifest, block: Block, wanted: Choice, found: set[tuple[Value, ...]]
+    manifest: Manifest,
+    block: Block,
+    wanted: Choice,
+    found: set[tuple[Value, ...]],
+    is_older: Callable[[tuple[Value, ...]], bool] | None,
 ) -> Iterator[bytes]:
     table = block.table
     types = {column.name: column.type for column in table.columns}
@@ -142,6 +150,8 @@ def _roots(
             continue
         own = tuple(_printed(row[place], kind, table) for place, kind in key)
         if wanted.keys and own not in wanted.keys:
+            continue
+        if is_older is not None and is_older(own):
             continue
         found.add(own)
         yield line

@@ -30,11 +30,11 @@ from shared.volume.directory import (
 from shared.volume.files import CHUNK, errno_name, read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from shared.restore.archives import Place
-    from shared.restore.rows import Block
+    from shared.restore.rows import Block, Value
 
 # A copy larger than this goes to a nameless temporary file.
 MEMORY_BYTES = 32 * 1024 * 1024
@@ -45,6 +45,7 @@ class Links:
     """A chain whose links hold: digests of its batch files in order, up to the expected tail.
 
     ``begin`` is the place before the first batch; ``unrecorded`` counts the files past the expected tail.
+    ``older`` tells which roots of a batch are left out, as there is a newer state of them.
     """
 
     path: Path
@@ -53,6 +54,7 @@ class Links:
     digests: tuple[str, ...]
     unrecorded: int
     anchored: bool
+    older: Callable[[int], Callable[[tuple[Value, ...]], bool] | None] = lambda _: None
 
 
 @dataclass(frozen=True)

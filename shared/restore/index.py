@@ -252,17 +252,22 @@ def _extend(
 
 def keys(batch: Held) -> Iterator[bytes]:
     """Yield the key of each root of a batch, as one spelling of COPY text."""
-    root = batch.manifest.root
+    return root_keys(batch.manifest, next(batch.blocks()).pieces)
+
+
+def root_keys(manifest: Manifest, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the key of each root in a block of roots, as one spelling of COPY text."""
+    root = manifest.root
     types = {column.name: column.type for column in root.columns}
-    for name in batch.manifest.key:
+    for name in manifest.key:
         if name not in root.copied:
             raise Refused(
                 Code.CHOICE_INVALID, cause="join-generated", table=root.label, column=name
             )
-    places = [root.copied.index(name) for name in batch.manifest.key]
-    padded = [PADDED.fullmatch(types[name]) is not None for name in batch.manifest.key]
+    places = [root.copied.index(name) for name in manifest.key]
+    padded = [PADDED.fullmatch(types[name]) is not None for name in manifest.key]
     furthest = max(places) + 1
-    rows = lines(next(batch.blocks()).pieces)
+    rows = lines(pieces)
     if len(places) == 1 and not padded[0]:
         place = places[0]
         for line in rows:

@@ -16,6 +16,7 @@ from shared.errors import Code, Verdict
 from shared.restore import records
 from shared.restore.archives import opened_batch
 from shared.restore.choose import chosen
+from shared.restore.newest import taken, whole
 from shared.restore.rows import blocks
 from shared.restore.target import transaction
 from shared.restore.trouble import target_errors
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from shared.chain.verify import BatchProof
     from shared.restore.archives import Archive
     from shared.restore.choose import Choice
+    from shared.restore.newest import OlderIn
     from shared.restore.rows import Block, Value
     from shared.restore.target import Connection
 
@@ -39,12 +41,14 @@ class Errand:
     """What is done with each batch of an archive: where its rows go, which, and what if they are there.
 
     ``purpose`` stands in the records; ``skip`` leaves rows alone that are there by any unique constraint.
+    ``older`` tells which roots of a batch are left out, as the archives hold a newer state of them.
     """
 
     names: tuple[TableName, ...]
     purpose: str
     choice: Choice | None
     skip: bool
+    older: OlderIn = whole
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def load(
     """
     batch = _Batch(archive, proof)
     with _read(batch) as stored:
-        parts = _parts(batch, stored, errand.choice, found)
+        parts = _parts(batch, stored, errand, found)
         first = next(parts)
         if errand.choice is not None and first[1] is None:
             return Loaded((0,) * len(errand.names), (0,) * len(errand.names))
@@ -109,12 +113,12 @@ def load(
 
 
 def counted(
-    archive: Archive, proof: BatchProof, choice: Choice, found: set[tuple[Value, ...]]
+    archive: Archive, proof: BatchProof, errand: Errand, found: set[tuple[Value, ...]]
 ) -> tuple[int, ...]:
-    """Count the chosen rows of a batch by table; nothing is written."""
+    """Count the rows of a batch that an errand takes, by table; nothing is written."""
     batch = _Batch(archive, proof)
     with _read(batch) as stored:
-        counts = tuple(_drain(pieces) for _, pieces in _parts(batch, stored, choice, found))
+        counts = tuple(_drain(pieces) for _, pieces in _parts(batch, stored, errand, found))
         stored.check(batch)
     return counts
 
@@ -150,15 +154,16 @@ def _read(batch: _Batch) -> Iterator[_Stored]:
 
 
 def _parts(
-    batch: _Batch, stored: _Stored, choice: Choice | None, found: set[tuple[Value, ...]]
+    batch: _Batch, stored: _Stored, errand: Errand, found: set[tuple[Value, ...]]
 ) -> Iterator[tuple[Table, Iterator[bytes] | None]]:
     """Yield each table with its rows; None for the root when no row of it was chosen."""
     manifest = batch.archive.manifest
     source: Iterator[Block] = blocks(manifest, stored)
-    if choice is None:
-        yield from ((block.table, block.pieces) for block in source)
+    older = errand.older(batch.proof.header.seq)
+    if errand.choice is None:
+        yield from taken(manifest, source, older)
         return
-    for table, pieces in chosen(manifest, source, choice, found):
+    for table, pieces in chosen(manifest, source, errand.choice, found, older):
         head = next(pieces, None)
         yield table, None if head is None else chain([head], pieces)
 

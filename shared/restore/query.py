@@ -22,6 +22,7 @@ from shared.restore.archives import named
 from shared.restore.cat import selection
 from shared.restore.formats import checked, json_value
 from shared.restore.held import batches, temporary
+from shared.restore.newest import pieces_of
 from shared.restore.query_types import TEXT, exact
 from shared.restore.rows import lines
 
@@ -317,18 +318,15 @@ def _stage_batch(stage: _Stage, batch: Held, part: Part, number: int) -> None:
     places = [pick.place for pick in part.picks]
     whole = places == list(range(len(part.table.copied)))
     ending = f",{number}\n".encode()
+    older = part.links.older(batch.after.seq)
     with named(batch.path, batch.file):
-        for block in batch.blocks():
-            if block.table != part.table:
-                continue
-            for line in lines(block.pieces):
-                if whole and b"\\" not in line and b'"' not in line:
-                    stage.add(b'"' + checked(line).replace(b"\t", b'","') + b'"' + ending)
-                else:
-                    fields = line.split(b"\t")
-                    quoted = (b"\\N" if at is None else _quoted(fields[at]) for at in places)
-                    stage.add(b",".join(quoted) + ending)
-            return
+        for line in lines(pieces_of(batch.manifest, batch.blocks(), part.table, older)):
+            if whole and b"\\" not in line and b'"' not in line:
+                stage.add(b'"' + checked(line).replace(b"\t", b'","') + b'"' + ending)
+            else:
+                fields = line.split(b"\t")
+                quoted = (b"\\N" if at is None else _quoted(fields[at]) for at in places)
+                stage.add(b",".join(quoted) + ending)
 
 
 def _quoted(field: bytes) -> bytes:

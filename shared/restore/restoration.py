@@ -6,7 +6,7 @@ Everything is verified before the first row is written, and every table is check
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Code, Refused
@@ -14,7 +14,8 @@ from shared.restore import create, records, sequences, tables
 from shared.restore.archives import Archive, Place, verified
 from shared.restore.choose import choice
 from shared.restore.load import Errand, Loaded, counted, load
-from shared.restore.tables import Unfit
+from shared.restore.newest import Chain, repeated
+from shared.restore.tables import Notice, Unfit, Warned
 from shared.restore.target import connected, enforces_keys, found, is_empty, transaction
 from shared.restore.trouble import target_errors
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shared.chain.verify import BatchProof
     from shared.restore.choose import Choice
     from shared.restore.rows import Value
-    from shared.restore.tables import Notice, Problem
+    from shared.restore.tables import Problem
     from shared.restore.target import Connection, Found
 
 
@@ -82,9 +83,15 @@ def restore(
     it again goes on from there.
     """
     archives = tuple(_verified(places, watch))
-    errands = [_errand(archive, request) for archive in archives]
     account = Account(archives=archives)
-    with connected(url) as connection:
+    with repeated([_chain(archive) for archive in archives]) as twice, connected(url) as connection:
+        errands = [
+            replace(_errand(archive, request), older=twice.of(place))
+            for place, archive in enumerate(archives)
+        ]
+        if twice.roots:
+            about = {"roots": twice.roots, "older": twice.older, "keys": list(twice.keys)}
+            account.warnings.append(Notice(Warned.ROOTS_REPEATED, about))
         _check(connection, archives, errands, request, account)
         if not request.dry_run:
             with target_errors():
@@ -104,6 +111,11 @@ def _verified(places: Sequence[Place], watch: Watch) -> list[Archive]:
         watch(Step("verify", len(done), 0, sum(done)))
 
     return [verified(place, passed) for place in places]
+
+
+def _chain(archive: Archive) -> Chain:
+    digests = tuple(batch.sha256 for batch in archive.batches)
+    return Chain(archive.path, archive.manifest, digests)
 
 
 def _errand(archive: Archive, request: Request) -> Errand:
@@ -237,10 +249,10 @@ def _bring(
 def _would_bring(
     archive: Archive, batch: BatchProof, errand: Errand, seen: set[tuple[Value, ...]]
 ) -> Loaded:
-    if errand.choice is None:
+    if errand.choice is None and errand.older(batch.header.seq) is None:
         counts = tuple(dict(batch.end.rows)[table.label] for table in archive.manifest.tables)
     else:
-        counts = counted(archive, batch, errand.choice, seen)
+        counts = counted(archive, batch, errand, seen)
     return Loaded(counts, (0,) * len(counts))
 
 

@@ -248,6 +248,15 @@ def late_rows(ward: Ward) -> None:
     ward.do("tick", "--until-idle")
 
 
+def moved_rows(ward: Ward) -> None:
+    ward.job_begun()
+    # Behind the place that the job has reached, and still in its window.
+    ward.sql(
+        "UPDATE app.orders SET placed_at = '2021-01-01 01:30Z' WHERE placed_at = '2021-01-02 21:00Z'"
+    )
+    ward.do("tick", "--until-idle")
+
+
 FAULTS = {
     "wrong mode": Fault(wrong_mode, ("STORAGE_UNAVAILABLE/mode",)),
     "lost volume": Fault(lost_volume, ("STORAGE_UNAVAILABLE/copied",)),
@@ -285,5 +294,6 @@ FAULTS = {
     "job over its budget": Fault(job_over_its_budget, ("JOB_FAILED/budget",), (command_and_ticks,)),
     "paused job": Fault(paused_job, ("JOB_PAUSED",), (command_and_ticks,)),
     "stuck job": Fault(stuck_job, ("JOB_STUCK",)),
+    "rows moved in mid-job": Fault(moved_rows, ("WINDOW_COUNT/missing",), (command_and_ticks,)),
     "late rows": Fault(late_rows, ("LATE_ROWS",), (command_and_ticks,)),
 }

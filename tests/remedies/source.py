@@ -140,3 +140,15 @@ def rows_come_late_as_a_rule(scene: Scene) -> Iterator[Variables]:
     yield {"KIND": "orders"}
     scene.time_passes()
     assert scene.finishes()["roots"] == 46
+
+
+@remedy(Code.WINDOW_COUNT, 1)
+def a_row_moved_behind_the_job(scene: Scene) -> Iterator[Variables]:
+    noticed = scene.in_mid_job()
+    scene.sql("UPDATE app.orders SET placed_at = '2019-06-01' WHERE id = 45")
+    assert scene.finishes(noticed)["roots"] == 44
+    scene.ask("doctor")
+    yield {"KIND": "orders"}
+    swept = scene.newest()
+    assert (swept["state"], swept["roots"]) == ("SUCCEEDED", 45)
+    assert scene.job(swept["id"])["window"][0]["there"] == 45
