@@ -317,6 +317,13 @@ def chain(report: ChainReport, directory: str) -> Json:
         "bytes": position.bytes if position else 0,
         "tail": position.tail if position else None,
         "unrecorded": list(report.unrecorded),
+        "damages": [
+            {**damage, "message": _words(str(damage["cause"]), damage).happened}
+            for damage in report.damages
+        ],
+        "damages_left_out": report.damages_left_out,
+        "sound": [list(run) for run in report.runs],
+        "harmless": list(report.harmless),
         "params": params,
         **_message(verdict, params),
     }
@@ -333,6 +340,10 @@ def unread(error: TallystickError, directory: str) -> Json:
         **dict.fromkeys(("batches", "roots", "rows", "bytes"), 0),
         "tail": None,
         "unrecorded": [],
+        "damages": [],
+        "damages_left_out": 0,
+        "sound": [],
+        "harmless": [],
         "params": dict(error.params),
         **_message("UNREADABLE", error.params),
     }

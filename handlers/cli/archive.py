@@ -29,6 +29,7 @@ app.command("query")(query)
 app.command("export")(exporting.export)
 BAD = frozenset({"BROKEN", "UNREADABLE"})
 JOB = re.compile(r"[0-9a-fA-F]{8}[0-9a-fA-F-]{0,28}")
+SHOWN_MAX = 20
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,8 +55,8 @@ def verify(
 ) -> Answer:
     """Verify an archive from the first byte to the last.
 
-    Exit code 1 when it is broken. A directory needs no database and no settings; a job is looked up,
-    and its recorded tail expected.
+    Exit code 1 when it is broken; every damage is named, with the batches that are still sound. A
+    directory needs no database and no settings; a job is looked up, and its recorded tail expected.
     """
     if sum((target is not None, directory is not None, every)) != 1:
         problem = "give one of: a directory, a job, --all"
@@ -94,7 +95,7 @@ def _directory(place: Path, expected: str | None) -> Json:
     from handlers import shape
     from shared.volume.directory import verified
 
-    return shape.chain(verified(place, expected), str(place))
+    return shape.chain(verified(place, expected, first_only=False), str(place))
 
 
 def _one(text: str, expected: str | None) -> Json:
@@ -171,6 +172,31 @@ def _show(out: Console, found: Json) -> None:
             ("rows", f"{found['roots']} roots, {found['rows']} rows in all"),
             ("tail", found["tail"]),
         ],
+    )
+    if found["harmless"]:
+        names = ", ".join(found["harmless"][:SHOWN_MAX])
+        out.print(
+            f"left by file systems and desktops, no damage: {names}", soft_wrap=True, markup=False
+        )
+    _show_damages(out, found)
+
+
+def _show_damages(out: Console, found: Json) -> None:
+    damages = found["damages"]
+    if not damages:
+        return
+    more = found["damages_left_out"]
+    if len(damages) > 1:
+        out.print(f"\ndamages: {len(damages) + more}", style="red")
+    for damage in damages if len(damages) > 1 else []:
+        place = damage.get("file") or damage.get("entry") or ""
+        out.print(f"  {place}  {damage['message']}", soft_wrap=True, markup=False)
+    if more:
+        out.print(f"  and {more} more")
+    runs = [str(first) if first == last else f"{first} to {last}" for first, last in found["sound"]]
+    sound = ", ".join(runs) if runs else "none"
+    out.print(
+        f"sound batches, those of each run following from one another: {sound}", soft_wrap=True
     )
 
 

@@ -7,32 +7,31 @@ the writer's code would agree with the writer's mistakes.
 from __future__ import annotations
 
 import hashlib
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from shared.chain.batch import (
-    END_MARK,
-    HEADER_MARK,
-    PREAMBLE,
     End,
     Header,
-    begin_lines,
-    commit_line,
     copy_line,
-    done_line,
     file_name,
 )
-from shared.chain.canonical import canonical_json, parse_json, sha256_hex
+from shared.chain.canonical import sha256_hex
 from shared.chain.frame import decompressed
-from shared.chain.manifest import FORMAT, MANIFEST_NAME, Cursor, Manifest, parse_manifest
+from shared.chain.lines import check_beginning, cursor, read_end, read_guard, read_header
+from shared.chain.manifest import MANIFEST_NAME, Cursor, Manifest, parse_manifest
 from shared.chain.text import LastRow, Text, copy_text, count_rows
 from shared.chain.verdict import Broken, Reason, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-_PRINTABLE = re.compile(rb"[ -~]*")
+# So many damages of one archive are named; the others are counted.
+DAMAGES_MAX = 100
+LINKS = frozenset({Reason.PREV_MISMATCH, Reason.AFTER_MISMATCH})
+# The tail of a position after a damage: no digest, so no file can be said to follow from it.
+UNKNOWN = ""
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,10 @@ class ChainReport:
     """The verdict about a chain and how far the walk came.
 
     `reason` and `params` are set when the verdict is BROKEN, `params["file"]` naming the file.
-    `position` is the last that verified. `anchored`: the expected tail was met. `unrecorded`:
-    numbers of the files past it.
+    `position` is the last that verified before any damage. `anchored`: the expected tail was met.
+    `unrecorded`: numbers of the files past it. `damages` are all that were found, each with `file` or
+    `entry` and `cause`, the first DAMAGES_MAX of them. `runs` are first and last numbers of batches that
+    verified and follow from one another. `harmless`: entries that file systems and desktops leave.
     """
 
     verdict: Verdict
@@ -87,6 +88,10 @@ class ChainReport:
     unrecorded: tuple[int, ...]
     manifest: Manifest | None
     anchored: bool
+    damages: tuple[Mapping[str, object], ...] = ()
+    damages_left_out: int = 0
+    runs: tuple[tuple[int, int], ...] = ()
+    harmless: tuple[str, ...] = ()
 
 
 def start(manifest_bytes: bytes) -> tuple[Manifest, Position]:
@@ -113,8 +118,8 @@ def verify_batch(
     check_beginning(text, header)
     last_root = _last_root(manifest)
     rows, raw_bytes = _count_blocks(text, manifest, last_root)
-    final = _read_guard(text, header)
-    end = _read_end(text)
+    final = read_guard(text, header)
+    end = read_end(text)
     if end.final != final:
         raise Broken(Reason.GUARD_MISMATCH, place="end")
     _check_counts(end, manifest, rows, raw_bytes)
@@ -139,34 +144,138 @@ def verify_chain(
     *,
     expected_sha256: str | None = None,
     passed: Callable[[BatchProof], None] = lambda _: None,
+    first_only: bool = True,
 ) -> ChainReport:
     """Judge a whole chain: its manifest, and its batch files by ascending number.
 
     `expected_sha256` is the tail kept elsewhere. Files past it must still continue the chain:
-    then they are unrecorded, otherwise the chain is broken. `passed` is told of each batch.
+    then they are unrecorded, otherwise the chain is broken. `passed` is told of each batch before the
+    first damage. With `first_only` nothing is read after it; else the bytes of a batch may be iterated
+    twice.
     """
     manifest: Manifest | None = None
     position: Position | None = None
     anchor: int | None = None
-    file = MANIFEST_NAME
+    runs = Runs()
+    file, rest = MANIFEST_NAME, iter(batches)
+    at: list[tuple[int, Iterable[bytes]]] = []
+    failure: Broken | None = None
     try:
         manifest, position = start(manifest_bytes)
         anchor = 0 if position.tail == expected_sha256 else None
-        for seq, chunks in batches:
+        for seq, chunks in rest:
+            at = [(seq, chunks)]
             _check_sequence(position, seq)
             file = file_name(seq)
             proof, position = verify_batch(manifest, position, chunks)
             anchor = seq if position.tail == expected_sha256 else anchor
+            runs.add(seq)
             passed(proof)
+        at = []
         _check_anchor(anchor, expected_sha256, position)
     except Broken as broken:
-        params = {"file": file, **broken.params}
-        return ChainReport(
-            Verdict.BROKEN, broken.reason, params, position, (), manifest, anchor is not None
+        # A new one: the frames that the old one leads to hold what was read.
+        failure = Broken(broken.reason, **{"file": file, **broken.params})
+    if failure is not None:
+        report = ChainReport(
+            Verdict.BROKEN,
+            failure.reason,
+            failure.params,
+            position,
+            (),
+            manifest,
+            anchor is not None,
         )
+        return _with_damages(report, failure, () if first_only or not at else chain(at, rest), runs)
+    assert position is not None  # noqa: S101 - only a broken chain has none
     unrecorded = () if anchor is None else tuple(range(anchor + 1, position.seq + 1))
     verdict = _verdict(anchored=anchor is not None, unrecorded=unrecorded, final=position.final)
-    return ChainReport(verdict, None, {}, position, unrecorded, manifest, anchor is not None)
+    return ChainReport(
+        verdict, None, {}, position, unrecorded, manifest, anchor is not None, runs=runs.all()
+    )
+
+
+def damage_of(broken: Broken) -> dict[str, object]:
+    """Return a damage as it is stored and listed: what is said of it, and its cause."""
+    return {**broken.params, "cause": str(broken.reason)}
+
+
+def unlinked(position: Position, seq: int) -> Position:
+    """Return the position after a damage that reaches up to file `seq`.
+
+    What the next file says of its predecessor is then believed. Its own bytes, and whether the files
+    after it follow from it, are still verified.
+    """
+    return replace(position, seq=seq, tail=UNKNOWN)
+
+
+def verify_on(
+    manifest: Manifest, position: Position, seq: int, chunks: Iterable[bytes]
+) -> tuple[BatchProof | None, Position, list[Broken]]:
+    """Verify file `seq` past any damage; return it if it is sound, where to go on, and every damage.
+
+    `chunks` are iterated twice where the file does not follow from the one before.
+    """
+    damages: list[Broken] = []
+    file = file_name(seq)
+    if seq != position.seq + 1 and not position.final:
+        missing = {"found": seq, "missing": seq - position.seq - 1}
+        damages.append(Broken(Reason.FILE_MISSING, file=file_name(position.seq + 1), **missing))
+        position = unlinked(position, seq - 1)
+    for _ in range(2):
+        try:
+            return *verify_batch(manifest, position, chunks), damages
+        except Broken as broken:
+            damages.append(Broken(broken.reason, **{"file": file, **broken.params}))
+            if broken.reason not in LINKS:
+                break
+        position = unlinked(position, seq - 1)
+    return None, unlinked(position, seq), damages
+
+
+def _with_damages(
+    report: ChainReport,
+    first: Broken,
+    batches: Iterable[tuple[int, Iterable[bytes]]],
+    runs: Runs,
+) -> ChainReport:
+    """Verify `batches`, which begin with the first damaged file, and add everything that is found."""
+    manifest, position = report.manifest, report.position
+    found: list[dict[str, object]] = []
+    count = 0
+    if manifest is not None and position is not None:
+        at = position
+        for seq, chunks in batches:
+            proof, at, damages = verify_on(manifest, at, seq, chunks)
+            count += len(damages)
+            found += map(damage_of, damages[: max(0, DAMAGES_MAX - len(found))])
+            if proof is not None:
+                runs.add(seq, linked=not damages)
+    return replace(
+        report,
+        damages=tuple(found) or (damage_of(first),),
+        damages_left_out=count - len(found),
+        runs=runs.all(),
+    )
+
+
+class Runs:
+    """Stretches of sound batches, each following from the one before it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._runs: list[tuple[int, int]] = []
+
+    def add(self, seq: int, *, linked: bool = True) -> None:
+        """Add a sound batch; `linked` says that it follows from the file before."""
+        if linked and self._runs and self._runs[-1][1] == seq - 1:
+            self._runs[-1] = (self._runs[-1][0], seq)
+        else:
+            self._runs.append((seq, seq))
+
+    def all(self) -> tuple[tuple[int, int], ...]:
+        """Return the first DAMAGES_MAX + 1 stretches."""
+        return tuple(self._runs[: DAMAGES_MAX + 1])
 
 
 def _verdict(*, anchored: bool, unrecorded: tuple[int, ...], final: bool) -> Verdict:
@@ -204,38 +313,13 @@ class _Stored:
             yield chunk
 
 
-def read_header(text: Text) -> Header:
-    """Take the first line of a batch; raises Broken."""
-    value = _marked_json(text.line(), HEADER_MARK, "header", Reason.HEADER_INVALID)
-    version = value.get("format")
-    if type(version) is not int:
-        raise Broken(Reason.HEADER_INVALID, problem="format")
-    if version != FORMAT:
-        raise Broken(Reason.FORMAT_UNKNOWN, place="header", format=version)
-    if value.keys() != {"format", "job", "seq", "prev", "after", "writer"}:
-        raise Broken(Reason.HEADER_INVALID, problem="members")
-    job, seq, prev, writer = (value[name] for name in ("job", "seq", "prev", "writer"))
-    if not (isinstance(job, str) and isinstance(prev, str) and isinstance(writer, str)):
-        raise Broken(Reason.HEADER_INVALID, problem="type")
-    if type(seq) is not int:
-        raise Broken(Reason.HEADER_INVALID, problem="type")
-    return Header(job, seq, prev, _cursor(value["after"], Reason.HEADER_INVALID), writer)
-
-
-def check_beginning(text: Text, header: Header) -> None:
-    """Take the lines between header and first table; raises Broken unless they are those of the format."""
-    if text.take(len(PREAMBLE)) != PREAMBLE:
-        raise Broken(Reason.PREAMBLE_MISMATCH)
-    guard = begin_lines(header.job, header.seq)
-    if text.take(len(guard)) != guard:
-        raise Broken(Reason.GUARD_MISMATCH, place="beginning")
-
-
 def _check_header(header: Header, manifest: Manifest, position: Position) -> None:
     if header.job != manifest.job:
         raise Broken(Reason.JOB_MISMATCH, expected=manifest.job, found=header.job)
     if header.seq != position.seq + 1:
         raise Broken(Reason.SEQ_MISMATCH, expected=position.seq + 1, found=header.seq)
+    if position.tail == UNKNOWN:
+        return
     if header.prev != position.tail:
         raise Broken(Reason.PREV_MISMATCH, expected=position.tail, found=header.prev)
     if header.after != position.after:
@@ -257,30 +341,6 @@ def _count_blocks(text: Text, manifest: Manifest, last_root: LastRow) -> tuple[d
         rows[table.label] = counted
         raw_bytes += size
     return rows, raw_bytes
-
-
-def _read_guard(text: Text, header: Header) -> bool:
-    """Take the lines between last table and end line, and tell whether they call the batch final."""
-    found = text.line() + b"\n" + text.line() + b"\n"
-    for final in (False, True):
-        if found == done_line(header.job, header.seq, final=final) + commit_line(final=final):
-            return final
-    raise Broken(Reason.GUARD_MISMATCH, place="end")
-
-
-def _read_end(text: Text) -> End:
-    value = _marked_json(text.line(), END_MARK, "end", Reason.END_INVALID)
-    if value.keys() != {"roots", "rows", "raw_bytes", "last", "final"}:
-        raise Broken(Reason.END_INVALID, problem="members")
-    roots, rows, raw_bytes, final = (
-        value[name] for name in ("roots", "rows", "raw_bytes", "final")
-    )
-    if type(roots) is not int or type(raw_bytes) is not int or not isinstance(final, bool):
-        raise Broken(Reason.END_INVALID, problem="type")
-    if not isinstance(rows, dict) or any(type(count) is not int for count in rows.values()):
-        raise Broken(Reason.END_INVALID, problem="type")
-    last = _cursor(value["last"], Reason.END_INVALID)
-    return End(roots, tuple(rows.items()), raw_bytes, last, final)
 
 
 def _check_counts(end: End, manifest: Manifest, rows: Mapping[str, int], raw_bytes: int) -> None:
@@ -320,30 +380,6 @@ def _last_root(manifest: Manifest) -> LastRow:
     return LastRow(frozenset(place for place in _ordering(manifest) if place is not None))
 
 
-def _marked_json(line: bytes, mark: bytes, place: str, reason: Reason) -> dict[str, object]:
-    # Printable ASCII alone: a raw carriage return would end the comment for psql.
-    if not line.startswith(mark) or not _PRINTABLE.fullmatch(line):
-        raise Broken(reason, problem="line")
-    spelled = line[len(mark) :]
-    value = parse_json(spelled, place=place)
-    if not isinstance(value, dict):
-        raise Broken(reason, problem="type")
-    if canonical_json(value) != spelled:
-        raise Broken(reason, problem="not_canonical")
-    return value
-
-
-def _cursor(value: object, reason: Reason) -> Cursor | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise Broken(reason, problem="cursor")
-    # No text of a database holds U+0000, and none could be given one to keep.
-    if not all(isinstance(text, str) and "\0" not in text for text in value):
-        raise Broken(reason, problem="cursor")
-    return tuple(value)
-
-
 def _position(value: Mapping[str, object]) -> Position:
     wrong = ValueError("position", value)
     if value.keys() != Position.__dataclass_fields__.keys():
@@ -357,7 +393,7 @@ def _position(value: Mapping[str, object]) -> Position:
     if not isinstance(tail, str) or not isinstance(final, bool):
         raise wrong
     try:
-        after = _cursor(value["after"], Reason.JSON_INVALID)
+        after = cursor(value["after"], Reason.JSON_INVALID)
     except Broken:
         raise wrong from None
     return Position(seq, tail, after, roots, rows, size, final)

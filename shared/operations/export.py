@@ -33,8 +33,9 @@ from shared.clock import Deadline
 from shared.errors import Code, Passing, Refused, TooMuch, Trouble, Verdict
 from shared.volume import publish
 from shared.volume.beside import opened_beside
-from shared.volume.directory import batch_chunks, batch_numbers
-from shared.volume.files import names_in, read_whole, storage_errors
+from shared.volume.directory import BatchFile, batch_numbers
+from shared.volume.files import read_whole, storage_errors
+from shared.volume.listing import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,10 +159,10 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
 def _found(place: Place, order: Order) -> Manifest | None:
     """Return the manifest of an export that was begun here; None for an empty directory."""
     with storage_errors():
-        names = names_in(place.directory)
-    if not names:
-        return None
-    if MANIFEST_NAME not in names:
+        there = listed(place.directory)
+    if not there.has_manifest:
+        if not (there.numbers or there.foreign or there.irregular):
+            return None
         raise _refused(order, "not-empty")
     try:
         with storage_errors(file=MANIFEST_NAME):
@@ -215,7 +216,8 @@ def _walked(chain: _Chain, order: Order) -> Position:
     directory = chain.place.directory
     try:
         with storage_errors():
-            batches = ((seq, batch_chunks(directory, seq)) for seq in batch_numbers(directory))
+            numbers = batch_numbers(listed(directory))
+            batches = ((seq, BatchFile(directory, seq)) for seq in numbers)
             report = verify_chain(
                 encode_manifest(chain.manifest),
                 batches,

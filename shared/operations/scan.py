@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ SEVERITY = {
     Sighting.LEDGER_CORRECTED: "info",
     Sighting.UNRECORDED_FILE: "info",
     Sighting.FOREIGN_ENTRY: "warning",
+    Sighting.HARMLESS_ENTRY: "info",
     Sighting.UNKNOWN_DIRECTORY: "warning",
     Sighting.LEFTOVER_RESERVATION: "info",
 }
@@ -54,8 +56,11 @@ def next_stretch(work: Work, claim: Claim) -> Stretch:
         raise Verdict(claim.barred, kind=claim.job.kind)
     volume = work.storage.volume
     place = Place.from_json(claim.job.checkpoint)
-    believed = ledger.directories(work.control, volume.storage_id, place.after, claim.job.page_size)
-    names = sorted({*entries(volume, place), *believed})
+    # A directory uses up one of the step's files at least, but for the one that the walk is in: so the
+    # bound is met before these names end, unless no others are left.
+    limit = claim.job.page_size + 2
+    believed = ledger.directories(work.control, volume.storage_id, place.after, limit)
+    names = heapq.nsmallest(limit, {*entries(volume, place, limit), *believed})
     seconds = work.deadline.left() * WALK_SHARE
     return Stretch(claim, place, tuple(names), Bounds(claim.job.page_size, seconds))
 

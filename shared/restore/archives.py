@@ -17,7 +17,7 @@ from shared.errors import Code, Refused
 from shared.errors import Verdict as Ended
 from shared.volume import directory
 from shared.volume.directory import batch_chunks, opened, readable
-from shared.volume.files import names_in, read_whole
+from shared.volume.files import entries_of, read_whole
 from shared.volume.walk import JOB_DIRECTORY
 
 Passed = Callable[[BatchProof], None]
@@ -74,7 +74,8 @@ def places(path: Path, expected: str | None = None) -> list[Place]:
     they are of several kinds, and what ``linked`` raises.
     """
     with readable(path), opened(path) as fd:
-        names = [name for name in names_in(fd) if JOB_DIRECTORY.fullmatch(name)]
+        entries = (entry.name for entry in entries_of(fd))
+        names = sorted(name for name in entries if JOB_DIRECTORY.fullmatch(name))
     found = [place(path / name) for name in names]
     kinds = sorted({f"{each.manifest.namespace.name}/{each.manifest.kind}" for each in found})
     if len(kinds) > 1:

@@ -28,6 +28,7 @@ from shared.volume.directory import (
     readable,
 )
 from shared.volume.files import CHUNK, errno_name, read_whole
+from shared.volume.listing import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ def linked_files(place: Place) -> Links:
     path = place.path
     with readable(path), opened(path) as directory:
         with named(path, MANIFEST_NAME):
-            numbers = batch_numbers(directory)
+            numbers = batch_numbers(listed(directory))
             content, _ = read_whole(directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
             manifest, begin = start(content)
         digests = [begin.tail]

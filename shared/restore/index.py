@@ -33,6 +33,7 @@ from shared.volume.directory import (
     readable,
 )
 from shared.volume.files import opened_file, read_whole
+from shared.volume.listing import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -182,7 +183,7 @@ def _grown(rows: sqlite3.Connection, place: Place, progress: Progress) -> Index:
         if known and not _is_there(directory, _last(rows)[0] + 1):
             return Index(path, manifest, rows, fresh=False)
         with named(path, MANIFEST_NAME):
-            numbers = batch_numbers(directory)
+            numbers = batch_numbers(listed(directory))
     try:
         if known:
             _extend(rows, path, manifest, numbers, progress)

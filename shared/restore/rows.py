@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from shared.chain.batch import copy_line, unescape
 from shared.chain.frame import decompressed
+from shared.chain.lines import check_beginning, read_header
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
-from shared.chain.verify import check_beginning, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

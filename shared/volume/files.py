@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Passing, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 CHUNK = 1024 * 1024
 # Without O_NONBLOCK, opening a pipe that somebody put there would wait for its other end.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# A directory is read up to here; beyond it something is wrong and a listing would not be bounded.
+# So many entries are read that are no batch files or job directories, whose number has no limit.
 ENTRIES_MAX = 100_000
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -100,13 +100,34 @@ def shown(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def names_in(dir_fd: int) -> list[str]:
-    """Return the names in a directory, sorted; raises ``Verdict`` beyond ``ENTRIES_MAX`` of them."""
+def entries_of(dir_fd: int) -> Generator[os.DirEntry[str]]:
+    """Yield the entries of a directory as it gives them: in no order, and however many there are."""
     # Opened afresh: reading moves a position that descriptors of one opening share.
-    names = []
     with opened_directory(dir_fd, ".") as fd, os.scandir(fd) as entries:
+        yield from entries
+
+
+def is_in(dir_fd: int, name: str) -> bool:
+    """Tell whether a directory lists a name."""
+    with closing(entries_of(dir_fd)) as entries:
+        return any(entry.name == name for entry in entries)
+
+
+def names_in(dir_fd: int, expected: Callable[[str], bool] = lambda _: False) -> list[str]:
+    """Return the names in a directory, sorted.
+
+    Raises ``Verdict`` beyond ``ENTRIES_MAX`` names, not counting those that are ``expected``.
+    """
+    names, others = [], 0
+    with closing(entries_of(dir_fd)) as entries:
         for entry in entries:
             names.append(entry.name)
-            if len(names) > ENTRIES_MAX:
-                raise Verdict(Code.STORAGE_LIMIT, cause="too-many-entries", limit=ENTRIES_MAX)
+            others += not expected(entry.name)
+            if others > ENTRIES_MAX:
+                raise too_many_entries()
     return sorted(names)
+
+
+def too_many_entries() -> Verdict:
+    """Return what is said of a directory with more than ``ENTRIES_MAX`` entries that do not belong to it."""
+    return Verdict(Code.STORAGE_LIMIT, cause="too-many-entries", limit=ENTRIES_MAX)

@@ -22,8 +22,8 @@ from shared.volume.files import (
     CHUNK,
     READ,
     chunks_of,
+    is_in,
     let_go,
-    names_in,
     opened_directory,
     opened_file,
     storage_errors,
@@ -177,7 +177,7 @@ def is_listed(directory: int, name: str) -> bool:
     The listing is asked and not the name: a client remembers a name it once missed, for half a minute.
     """
     with storage_errors():
-        return name in names_in(directory)
+        return is_in(directory, name)
 
 
 def _whose(temp: Temp, directory: int, name: str, link_error: OSError) -> bool:
@@ -209,7 +209,7 @@ def _open(directory: int, name: str) -> int:
 
 def _missing(directory: int, name: str) -> Verdict | Passing:
     """Tell a name that is gone from one that this client merely cannot see: the listing decides."""
-    if name in names_in(directory):
+    if is_in(directory, name):
         return Passing(Code.STORAGE_FAILED, cause="ENOENT", file=name)
     return Verdict(Code.FILE_CHECK_FAILED, cause="missing", file=name)
 

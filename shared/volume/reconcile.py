@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from shared.db.connect import Database
     from shared.volume.walk import Seen
 
-NAMED_MAX = 10
+# So many strangers of one directory are named; a scan keeps a hundred findings of a step anyway.
+NAMED_MAX = 100
 
 
 class Sighting(StrEnum):
@@ -28,6 +29,7 @@ class Sighting(StrEnum):
     UNKNOWN_DIRECTORY = "UNKNOWN_DIRECTORY"
     UNRECORDED_FILE = "UNRECORDED_FILE"
     FOREIGN_ENTRY = "FOREIGN_ENTRY"
+    HARMLESS_ENTRY = "HARMLESS_ENTRY"
     LEDGER_CORRECTED = "LEDGER_CORRECTED"
     LEFTOVER_RESERVATION = "LEFTOVER_RESERVATION"
 
@@ -92,6 +94,9 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     findings: list[Finding] = [
         (Sighting.FOREIGN_ENTRY, where | {"name": name}) for name in seen.foreign[:NAMED_MAX]
     ]
+    if seen.harmless:
+        names = list(seen.harmless[:NAMED_MAX])
+        findings.append((Sighting.HARMLESS_ENTRY, where | {"names": names}))
     if seen.job_id is not None:
         findings += _of_job(seen, recorded)
     # What only a scan ever measures, like the marker in the root, was never believed to be otherwise.
@@ -122,12 +127,11 @@ def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
         for seq, _ in seen.verified
         if seq > recorded.batches
     ]
-    if seen.broken is not None:
+    for damage in seen.damages:
         # Where a job has confirmed nothing yet, its directory may still be without a manifest.
-        unconfirmed = recorded.batches == 0 and seen.broken["cause"] == "MANIFEST_MISSING"
-        if not unconfirmed:
-            findings.append((Sighting.CHAIN_BROKEN, where | seen.broken))
-    elif seen.whole and seen.reached < recorded.batches:
+        if recorded.batches or damage["cause"] != "MANIFEST_MISSING":
+            findings.append((Sighting.CHAIN_BROKEN, where | damage))
+    if not seen.damages and seen.whole and seen.reached < recorded.batches:
         params = where | {"file": file_name(seen.reached + 1), "batches": recorded.batches}
         findings.append((Sighting.FILE_MISSING, params))
     return findings

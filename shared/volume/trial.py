@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Passing, TallystickError
 from shared.volume import current, identity, lock, publish
-from shared.volume.files import errno_name, names_in, opened_directory, storage_errors
+from shared.volume.files import entries_of, errno_name, names_in, opened_directory, storage_errors
 from shared.volume.walk import file_sizes
 
 if TYPE_CHECKING:
@@ -153,7 +153,9 @@ def _sizes(volume: Volume, directories: Sequence[str]) -> dict[str, int]:
         for name in directories:
             try:
                 with opened_directory(volume.fd, name) as fd:
-                    found[name] = sum(file_sizes(fd, names_in(fd)).values())
+                    found[name] = sum(
+                        file_sizes(fd, (entry.name for entry in entries_of(fd))).values()
+                    )
             except FileNotFoundError:
                 found[name] = 0
     return found

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import heapq
 import os
 import re
 import stat
 import time
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from shared.chain.batch import file_name, file_number
+from shared.chain.batch import file_name
 from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES
 from shared.chain.verdict import Broken, Reason
-from shared.chain.verify import Position, start, verify_batch
+from shared.chain.verify import Position, damage_of, start, verify_on
 from shared.errors import Code, Passing
 from shared.volume.files import (
     chunks_of,
+    entries_of,
     errno_name,
     names_in,
     opened_directory,
@@ -25,16 +30,20 @@ from shared.volume.files import (
     storage_errors,
 )
 from shared.volume.identity import EVIDENCE, LOCK, MARKER, TEMP
+from shared.volume.listing import is_harmless, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.chain.manifest import Manifest
     from shared.volume.identity import Volume
+    from shared.volume.listing import Listing
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 JOB_DIRECTORY = re.compile(rf"{_UUID}-({_UUID})")
 OWN_ENTRIES = frozenset({MARKER, LOCK, TEMP, EVIDENCE})
+# What opening says where no regular file has the name: none, a link, a directory or a device.
+NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})
 # The ledger's name for what lies in the root itself and in its working directories.
 ROOT = ""
 
@@ -78,8 +87,9 @@ class Seen:
     """What one step saw of one directory.
 
     ``verified`` are numbers and digests of the batch files that verified in this step, ``reached`` the
-    number the chain verified up to, ``broken`` what stopped it. ``whole`` says that the walk is done with
-    the directory; ``bytes`` are those of all its regular files, None where nothing was measured.
+    number of the last file that was looked at, ``damages`` all that was wrong with them. ``whole`` says
+    that the walk is done with the directory; ``bytes`` are those of all its regular files, None where
+    nothing was measured. ``harmless`` are entries that file systems and desktops leave.
     """
 
     directory: str
@@ -90,8 +100,9 @@ class Seen:
     verified_bytes: int = 0
     verified: tuple[tuple[int, str], ...] = ()
     reached: int = 0
-    broken: dict[str, Any] | None = None
+    damages: tuple[dict[str, Any], ...] = ()
     foreign: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
 
     @property
     def job_id(self) -> str | None:
@@ -111,14 +122,15 @@ class _Budget:
         return self.used > 0 and (self.used >= self.files or time.monotonic() >= self.ends)
 
 
-def entries(volume: Volume, place: Place) -> list[str]:
-    """Return the names in the root that the walk has not done with, without those of the volume itself.
+def entries(volume: Volume, place: Place, limit: int) -> list[str]:
+    """Return the next names in the root that the walk has not done with, at most ``limit`` of them.
 
-    As they are shown: that is how they are ordered, stored and told.
+    Without those of the volume itself, and as they are shown: that is how they are ordered, stored and told.
     """
-    with storage_errors():
-        names = map(shown, names_in(volume.fd))
-    return [name for name in names if name not in OWN_ENTRIES and name > place.after]
+    with storage_errors(), closing(entries_of(volume.fd)) as found:
+        names = (shown(entry.name) for entry in found)
+        ahead = (name for name in names if name not in OWN_ENTRIES and name > place.after)
+        return heapq.nsmallest(limit, ahead)
 
 
 def walk(
@@ -166,7 +178,10 @@ def _directory(
             return Seen(name, present=False, whole=True, bytes=0), None
         if not stat.S_ISDIR(status.st_mode) or not JOB_DIRECTORY.fullmatch(name):
             size = status.st_size if stat.S_ISREG(status.st_mode) else None
-            return Seen(name, present=True, whole=True, bytes=size, foreign=(name,)), None
+            seen = Seen(name, present=True, whole=True, bytes=size)
+            if is_harmless(name):
+                return replace(seen, harmless=(name,)), None
+            return replace(seen, foreign=(name,)), None
         with opened_directory(volume.fd, name) as directory:
             return _job(directory, name, position, budget)
 
@@ -174,23 +189,21 @@ def _directory(
 def _job(
     directory: int, name: str, position: Position | None, budget: _Budget
 ) -> tuple[Seen, Position | None]:
-    names = names_in(directory)
-    sizes = file_sizes(directory, names)
-    foreign = [shown(each) for each in names if each not in sizes or not _is_ours(each)]
-    seen = _Chain(directory, sizes)
-    seen.walk(position, budget)
+    seen = _Chain(directory)
+    there = seen.walk(position, budget)
     return (
         Seen(
             directory=name,
             present=True,
-            whole=seen.whole,
-            bytes=sum(sizes.values()) if seen.whole else None,
+            whole=there is not None,
+            bytes=there.bytes if there else None,
             files=len(seen.verified) + (position is None and seen.position is not None),
             verified_bytes=seen.verified_bytes,
             verified=tuple(seen.verified),
             reached=seen.position.seq if seen.position else 0,
-            broken=seen.broken,
-            foreign=tuple(foreign) if seen.whole else (),
+            damages=tuple(seen.damages),
+            foreign=tuple(sorted((*there.foreign, *there.irregular))) if there else (),
+            harmless=there.harmless if there else (),
         ),
         seen.position,
     )
@@ -199,60 +212,81 @@ def _job(
 class _Chain:
     """The files of one chain, verified one after the other until there is no next or a bound is met."""
 
-    def __init__(self, directory: int, sizes: Mapping[str, int]) -> None:
+    def __init__(self, directory: int) -> None:
         self._directory = directory
-        self._sizes = sizes
         self.position: Position | None = None
         self.verified: list[tuple[int, str]] = []
         self.verified_bytes = 0
-        self.broken: dict[str, Any] | None = None
-        self.whole = False
+        self.damages: list[dict[str, Any]] = []
 
-    def walk(self, position: Position | None, budget: _Budget) -> None:
-        file = MANIFEST_NAME
+    def walk(self, position: Position | None, budget: _Budget) -> Listing | None:
+        """Verify on from ``position``; return what lies in the directory once the last file was reached."""
         try:
             manifest, beginning = self._begin()
-            self.position = position or beginning
-            while (file := file_name(self.position.seq + 1)) in self._sizes:
-                if budget.spent():
-                    return
-                budget.used += 1
-                self._next(manifest, self.position, file)
         except Broken as broken:
-            self.broken = {"file": file, "cause": str(broken.reason), **broken.params}
-        self._look_for_gap()
-        self.whole = True
+            self.damages.append({"file": MANIFEST_NAME, **damage_of(broken)})
+            return listed(self._directory, measured=True)
+        self.position = position or beginning
+        # The next file is opened by its name, so a step does not read the whole directory. Where it does
+        # not open, the listing decides whether it is there and which file comes next.
+        there: Listing | None = None
+        seq = self.position.seq + 1
+        while not budget.spent():
+            if self._next(manifest, self.position, seq):
+                budget.used += 1
+                seq += 1
+                continue
+            there = there or listed(self._directory, measured=True)
+            ahead = bisect_right(there.numbers, self.position.seq)
+            if ahead == len(there.numbers):
+                return there
+            if there.numbers[ahead] == seq:
+                raise Passing(Code.STORAGE_FAILED, cause="ENOENT", entry=file_name(seq))
+            seq = there.numbers[ahead]
+        return None
 
     def _begin(self) -> tuple[Manifest, Position]:
-        if MANIFEST_NAME not in self._sizes:
-            raise Broken(Reason.MANIFEST_MISSING)
-        content, _ = read_whole(self._directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
+        try:
+            content, _ = read_whole(self._directory, MANIFEST_NAME, MANIFEST_READ_BYTES)
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
+            raise Broken(Reason.MANIFEST_MISSING) from None
         return start(content)
 
-    def _next(self, manifest: Manifest, position: Position, file: str) -> None:
-        with opened_file(self._directory, file) as fd:
-            proof, self.position = verify_batch(manifest, position, chunks_of(fd))
-        self.verified.append((proof.header.seq, proof.sha256))
-        self.verified_bytes += proof.bytes
+    def _next(self, manifest: Manifest, position: Position, seq: int) -> bool:
+        """Verify a file, whatever was wrong before it; False where there is none."""
+        try:
+            with opened_file(self._directory, file_name(seq)) as fd:
+                proof, self.position, damages = verify_on(manifest, position, seq, _Stored(fd))
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
+            return False
+        self.damages += map(damage_of, damages)
+        if proof is not None:
+            self.verified.append((proof.header.seq, proof.sha256))
+            self.verified_bytes += proof.bytes
+        return True
 
-    def _look_for_gap(self) -> None:
-        """A number that is missing hides every later file from a walk that follows the numbers."""
-        if self.broken is not None or self.position is None:
-            return
-        numbers = [number for name in self._sizes if (number := file_number(name)) is not None]
-        if numbers and max(numbers) > self.position.seq:
-            self.broken = {"file": file_name(self.position.seq + 1), "cause": "FILE_MISSING"}
+
+@dataclass(frozen=True)
+class _Stored:
+    """The bytes of an open file from its beginning, read anew whenever they are iterated."""
+
+    fd: int
+
+    def __iter__(self) -> Iterator[bytes]:
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        return chunks_of(self.fd)
 
 
 def _real(volume: Volume, name: str) -> str:
     """Return the entry of the root that is shown under ``name``; itself, but for names of other bytes."""
     if "\\x" not in name:
         return name
-    return next((real for real in names_in(volume.fd) if shown(real) == name), name)
-
-
-def _is_ours(name: str) -> bool:
-    return name == MANIFEST_NAME or file_number(name) is not None
+    with closing(entries_of(volume.fd)) as found:
+        return next((entry.name for entry in found if shown(entry.name) == name), name)
 
 
 def file_sizes(directory: int, names: Iterable[str]) -> dict[str, int]:

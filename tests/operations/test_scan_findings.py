@@ -211,6 +211,40 @@ def test_what_is_not_as_it_should_be_is_found_and_left_alone(
     assert [each["code"] for each in scanned(here)] == expected
 
 
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_every_damage_is_named(here: Stage, size: int) -> None:
+    at = directory(here, archive_of(here))
+    (at / "000001.sql.zst").unlink()
+    last = at / "000003.sql.zst"
+    last.write_bytes(last.read_bytes()[:-4])
+    broken = [each for each in scanned(here, size) if each["code"] == Sighting.CHAIN_BROKEN]
+    assert [(each["file"], each["cause"]) for each in broken] == [
+        ("000001.sql.zst", "FILE_MISSING"),
+        ("000003.sql.zst", "FRAME_TRUNCATED"),
+    ]
+
+
+def test_what_file_systems_and_desktops_leave_is_listed_and_no_damage(here: Stage) -> None:
+    at = directory(here, archive_of(here))
+    for name in (".DS_Store", ".nfs000000000001a2b300000001", "._000001.sql.zst"):
+        (at / name).write_bytes(b"left")
+    (at / "@eaDir").mkdir()
+    (here.root / "lost+found").mkdir()
+    found = [each for each in scanned(here) if each["code"] != Sighting.LEDGER_CORRECTED]
+    assert [each["code"] for each in found] == [Sighting.HARMLESS_ENTRY] * 2
+    assert sorted(name for each in found for name in each["names"]) == sorted(
+        [".DS_Store", ".nfs000000000001a2b300000001", "._000001.sql.zst", "@eaDir", "lost+found"]
+    )
+
+
+def test_every_stranger_is_named(here: Stage) -> None:
+    at = directory(here, archive_of(here))
+    for number in range(25):
+        (at / f"notes {number:02d}.txt").write_text("mine")
+    found = [each for each in scanned(here) if each["code"] == Sighting.FOREIGN_ENTRY]
+    assert [each["name"] for each in found] == [f"notes {number:02d}.txt" for number in range(25)]
+
+
 def test_files_past_the_recorded_end_are_called_unrecorded(here: Stage) -> None:
     archive = archive_of(here)
     execute(

@@ -125,8 +125,25 @@ NAMES = (
     ),
     *("\udcff.sql.zst", "a\nb", "[0-9]", "000002.sql.zst.000002.sql.zst", ".sql.zst", "x" * 255),
 )
+HARMLESS = (
+    *(
+        ".DS_Store",
+        "._manifest.json",
+        ".nfs0000000004c51f2e",
+        ".fuse_hidden00aF",
+        "@eaDir",
+        "#recycle",
+    ),
+    *("lost+found", ".Trash-1000", "$RECYCLE.BIN", "System Volume Information", "Thumbs.db"),
+)
+NOT_HARMLESS = (".nfs", ".nfs0x", ".Trash-", ".Trash-a", ".fuse_hidden", ".fuse_hidden-1", "#", "$")
 FILES = (
     Mutation("nothing", dict, SOUND, CONSISTENT),
+    *(
+        Mutation(f"harmless {name!r}", put(name, b""), SOUND, CONSISTENT)
+        for name in (*HARMLESS, "._x\ny", "._")
+    ),
+    *(both(f"not harmless {name!r}", name, put(name, b"")) for name in NOT_HARMLESS),
     Mutation("nothing, unfinished", dict, UNFINISHED, UNFINISHED, OPEN),
     both("manifest dropped", MANIFEST_NAME, dropped(MANIFEST_NAME)),
     both("all dropped", MANIFEST_NAME, lambda _: {}),

@@ -263,11 +263,12 @@ def test_names_inside_a_manifest_do_not_command_the_terminal(
 
 def test_a_directory_of_too_many_entries_is_not_judged(tmp_path: Path) -> None:
     directory = lay(WHOLE, tmp_path / "archive")
-    for number in range(4, 100_000):
-        (directory / f"{number:06d}.sql.zst").touch()
+    for number in range(100_000):
+        (directory / f"stranger {number}").touch()
     judged = verify(directory, tmp_path, "--json")
-    assert (judged.code, judged.document["params"]["file"]) == (1, "000004.sql.zst")
-    (directory / "100000.sql.zst").touch()
+    assert (judged.code, judged.document["params"]["cause"]) == (1, "ENTRY_FOREIGN")
+    assert judged.document["damages_left_out"] == 100_000 - 100
+    (directory / "one more").touch()
     refused = verify(directory, tmp_path, "--json")
     assert refused.code == 2
     assert refused.output == ""

@@ -15,6 +15,7 @@ from tests.tamper.verifiers import ours, safe, theirs
 
 WRONG = "0" * 64
 UNTOUCHED = {"nothing", "nothing, unfinished"}
+HARMLESS = {name for name in MUTATIONS if name.startswith("harmless ")}
 # Many share a test, so that starting tests takes no longer than what they do.
 SHARDS = 8
 in_shards = pytest.mark.parametrize("shard", range(SHARDS))
@@ -91,5 +92,6 @@ def test_no_mutation_may_be_called_sound() -> None:
     for mutation in MUTATIONS.values():
         if mutation.name not in UNTOUCHED:
             assert mutation.result != mutation.archive, mutation.name
+        if mutation.name not in UNTOUCHED | HARMLESS:
             assert SOUND not in (mutation.anchored, mutation.alone)
             assert mutation.anchored[0] in {"BROKEN", "UNRECORDED"}
