@@ -11,7 +11,15 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import Dsn, cause_of, connect, refuse, refuse_connecting, was_lost
+from shared.db.connect import (
+    Dsn,
+    cause_of,
+    connect,
+    refuse,
+    refuse_connecting,
+    refuse_pooling,
+    was_lost,
+)
 from shared.db.pins import CONTROL, pinned
 from shared.errors import Code, Passing, Refused
 
@@ -120,6 +128,7 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[dict[str, object]]]:
         try:
             yield connection
         except psycopg.Error as error:
+            refuse_pooling(error)
             refuse(error)
             if was_lost(error):
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error
