@@ -30,6 +30,9 @@ def start(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines() if form == "json" else Text())
     logging.basicConfig(level=level, handlers=[handler])
+    if level != "DEBUG":
+        # What the driver warns of while a broken connection is put away is said by our own errors.
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def told(report: Report) -> None:

@@ -200,6 +200,7 @@ class Database:
                     connection, (*pinned(connection, PINS), *first), statement, params
                 )
             except psycopg.Error as error:
+                refuse_pooling(error)
                 lost = was_lost(error)
                 if lost:
                     self.close()
@@ -225,6 +226,7 @@ class Database:
             yield connection
             connection.execute("COMMIT")
         except psycopg.Error as error:
+            refuse_pooling(error)
             if was_lost(error):
                 self.close()
                 raise Uncertain(Code.OUTCOME_UNKNOWN) from error
@@ -287,9 +289,6 @@ def refuse(error: psycopg.Error) -> None:
         raise Refused(Code.DATABASE_REFUSED, cause="refused", detail=cause_of(error)) from error
     if state == "42501":
         raise Refused(Code.DATABASE_REFUSED, cause="not-granted", detail=cause_of(error)) from error
-    if found := reaching.obstacle(error):
-        params = {"cause": found.cause, "detail": found.detail, "setting": SETTING}
-        raise Refused(Code.DATABASE_REFUSED, **params) from None
     if state in READ_ONLY:
         raise Passing(Code.DATABASE_UNAVAILABLE, cause="read-only") from error
     if cause := IN_NEED.get(state) or IN_NEED.get(state[:2]):
@@ -319,6 +318,13 @@ def _one_round_trip(
         for _ in (BEGIN, *first):
             cursor.nextset()
         return cursor.fetchall() if cursor.description else []
+
+
+def refuse_pooling(error: psycopg.Error) -> None:
+    """Say what a pooler in between has against it: then no server has seen the statement."""
+    found = reaching.obstacle(error) if error.sqlstate in reaching.OF_POOLERS else None
+    if found is not None and found.cause in {"pool-mode", "pool-exhausted"}:
+        refuse_connecting(error)
 
 
 def _may_pass(error: psycopg.Error) -> bool:

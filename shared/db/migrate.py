@@ -11,7 +11,16 @@ from importlib.resources import files
 
 import psycopg
 
-from shared.db.connect import Dsn, Row, cause_of, connect, refuse, refuse_connecting, was_lost
+from shared.db.connect import (
+    Dsn,
+    Row,
+    cause_of,
+    connect,
+    refuse,
+    refuse_connecting,
+    refuse_pooling,
+    was_lost,
+)
 from shared.db.ours import doubts
 from shared.db.pins import CONTROL, pinned
 from shared.errors import Code, Passing, Refused
@@ -131,6 +140,7 @@ def _connected(dsn: Dsn) -> Iterator[psycopg.Connection[Row]]:
         try:
             yield connection
         except psycopg.Error as error:
+            refuse_pooling(error)
             refuse(error)
             if was_lost(error):
                 raise Passing(Code.DATABASE_UNAVAILABLE, cause=cause_of(error)) from error

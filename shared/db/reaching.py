@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import psycopg
 
 DETAIL_MAX_CHARS = 200
+# What pgbouncer says comes under one SQLSTATE.
+OF_POOLERS = frozenset({"08P01"})
 
 # What somebody has to put right, by what is said; the group is what may be told of it.
 CONFIGURATION: tuple[tuple[str, str], ...] = (
@@ -66,7 +68,7 @@ class Obstacle:
 
 def obstacle(error: psycopg.Error) -> Obstacle | None:
     """Return what an error without a SQLSTATE says of the way to a server; None for nothing known."""
-    if error.sqlstate and error.sqlstate != "08P01":
+    if error.sqlstate and error.sqlstate not in OF_POOLERS:
         return None
     text = str(error)
     for known, configured in ((CONFIGURATION, True), (PASSING, False)):

@@ -1,4 +1,4 @@
-"""pgbouncer in transaction mode in front of a server: no two statements need meet the same session."""
+"""pgbouncer in front of a server, in transaction mode: no two statements need meet the same session."""
 
 from __future__ import annotations
 
@@ -20,8 +20,19 @@ SESSIONS = 3
 
 
 @contextmanager
-def pooled(dsn: str, place: Path, users: Sequence[str] = ()) -> Iterator[str]:
-    """Start a pooler that keeps its files in ``place``, and yield the way through it."""
+def pooled(
+    dsn: str,
+    place: Path,
+    users: Sequence[str] = (),
+    *,
+    mode: str = "transaction",
+    sessions: int = SESSIONS,
+    wait: int = 120,
+) -> Iterator[str]:
+    """Start a pooler that keeps its files in ``place``, and yield the way through it.
+
+    ``wait`` seconds it lets a client wait for one of its ``sessions``.
+    """
     server = conninfo_to_dict(dsn)
     user, password = str(server.get("user") or ""), str(server.get("password") or "")
     port = _free_port()
@@ -36,8 +47,9 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = trust
 auth_file = {place / "users.txt"}
-pool_mode = transaction
-default_pool_size = {SESSIONS}
+pool_mode = {mode}
+default_pool_size = {sessions}
+query_wait_timeout = {wait}
 server_fast_close = 1
 logfile = {place / "pgbouncer.log"}
 """

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from handlers import log
+from shared.archive.source import SourceConnection, snapshot
+from shared.errors import Passing
 from shared.jobs.model import Ending, State
 from shared.jobs.rules import Action
 from tests import worlds
@@ -104,3 +107,42 @@ def test_an_export_works_through_a_pooler(
         assert found['"public"."note"'] == stage.copied(
             world.stage.source, "SELECT * FROM note WHERE at < '2021-01-01'"
         )
+
+
+def test_a_pooler_that_allows_no_transactions_is_named(
+    deployment: Shell, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pooled(database, tmp_path, mode="statement") as way:
+        monkeypatch.setenv("TALLYSTICK_DATABASE_URL", way)
+        for command in (("kinds", "check", "orders"), ("policy", "set", "orders", "--after", "1d")):
+            signed = ("--reason", "a test") if command[0] == "policy" else ()
+            answered = deployment(*command, *signed, "--json")
+            assert '"cause": "pool-mode"' in answered.out + answered.err, answered
+            assert "pool_mode = transaction" in answered.out + answered.err
+
+
+def test_a_pooler_with_too_few_sessions_is_named_without_a_word_of_the_driver(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.start("INFO", "text")
+    with (
+        pooled(database, tmp_path, mode="session", sessions=1, wait=2) as way,
+        closing(worlds.control(way)) as control,
+        closing(SourceConnection(way)) as source,
+    ):
+        control.transact("SELECT 1 AS x", {})
+        with (
+            pytest.raises(Passing) as passing,
+            snapshot(source.open(), [], name="t", seconds=5, lock=False),
+        ):
+            pass
+        assert passing.value.params["cause"] == "pool-exhausted"
+    assert [each for each in caplog.records if each.name.startswith("psycopg")] == []
+
+
+def test_two_sessions_are_enough_for_a_tick_in_session_mode(
+    shell: Shell, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pooled(database, tmp_path, mode="session", sessions=2, wait=5) as way:
+        monkeypatch.setenv("TALLYSTICK_DATABASE_URL", way)
+        assert shell("tick", "--until-idle").code == 0

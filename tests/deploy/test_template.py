@@ -129,6 +129,23 @@ def test_a_password_has_no_place_in_a_parameter(name: str) -> None:
     assert not re.fullmatch(pattern, "postgresql://jobs:se@cret@db.example/jobs")
     assert not re.fullmatch(pattern, "postgresql://jobs@db.example/jobs?password=secret")
     assert not re.fullmatch(pattern, "postgresql://db.example/jobs?user=jobs&password=secret")
+    assert re.fullmatch(pattern, "postgres://jobs%40work@a.example:5432,b.example,[::1]:5433/jobs")
+    assert re.fullmatch(
+        pattern, "postgresql://jobs@db/jobs?target_session_attrs=primary&options=-cx%3D1"
+    )
+    for secret in (
+        "postgresql://jobs@db.example/jobs?p%61ssword=secret",
+        "postgresql://jobs@db.example/jobs?sslmode=require&sslpassword=secret",
+        "postgresql://jobs@db.example/jobs?scram_client_key=secret",
+        "postgresql://jobs@db.example/jobs?oauth_client_secret=secret",
+        "postgresql://jobs%3asecret@db.example/jobs",
+        "postgresql://jobs@secret@db.example/jobs",
+        "postgresql:///jobs:secret@db.example/jobs",
+        "postgresql://jobs@db.example/jobs?PASSWORD=secret",
+        "postgresql://jobs/secret@db.example/jobs",
+        "postgresql://jobs:secret/jobs",
+    ):
+        assert not re.fullmatch(pattern, secret), secret
 
 
 # What a schedule takes is not checked by the tools that check templates.
