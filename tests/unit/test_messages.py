@@ -143,7 +143,7 @@ def test_no_template_needs_a_parameter_that_its_code_does_not_bring() -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        ("archive/examine.py", "archive/partitions.py", "archive/staying.py"),
+        ("archive/examine.py", "archive/partitions.py", "archive/staying.py", "archive/survey.py"),
         ("volume/reconcile.py",),
         ("archive/survey.py",),
     ],
