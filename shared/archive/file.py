@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from shared.volume.publish import Temp
 
 KEY_SECONDS = 5.0
+# Bytes that are no text in the database's encoding, or that UTF-8 has no letter for.
+UNREADABLE = frozenset({"22021", "22P05"})
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def page_bytes(
             raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict
         raise
     except TooMuch as too_much:
+        if too_much.params.get("sqlstate") in UNREADABLE:
+            too_much.params["encoding"] = opening.encoding
         if page.size == 1 and "key" not in too_much.params:
             too_much.params |= _key_of_first(connection, reading, page)
         raise

@@ -108,6 +108,9 @@ def survey(
         visible = connection.execute(statement("shared.archive", "sees_activity")).fetchone()
     if there and visible is not None and not visible["sees"]:
         findings += (Finding(Problem.ACTIVITY_HIDDEN),)
+    encoding = connection.info.parameter_status("server_encoding")
+    if there and encoding == "SQL_ASCII":
+        findings += (Finding(Problem.ENCODING_NONE, {"encoding": encoding}),)
     if shape is not None:
         findings += _queries(connection, shape, seconds)
         findings += _time_zone(connection, definition["time_zone"], seconds)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shared.catalog.names import parse_table
 from shared.errors import Code, Refused
 from shared.restore.archives import named
 from shared.restore.formats import Pick, csv_header, csv_writer, json_writer, picks_of
@@ -131,7 +132,10 @@ def _table_name(chains: Sequence[Links], text: str) -> tuple[tuple[str, str], st
         for links in chains
         for table in links.manifest.tables
     }
-    whole = [key for key, label in tables.items() if text in (label, ".".join(key))]
+    written = parse_table(text)
+    asked = (written.schema, written.name) if written else tuple(text.split("."))
+    # Without quotes a dot parts schema and name; a name with another dot in it wants them.
+    whole = [key for key, label in tables.items() if key == asked or label == text]
     found = whole or [key for key in tables if key[1] == text]
     if len(found) != 1:
         cause = {"cause": "ambiguous"} if found else {}

@@ -23,6 +23,7 @@ from shared.restore.cat import selection
 from shared.restore.formats import checked, json_value
 from shared.restore.held import batches, temporary
 from shared.restore.newest import pieces_of
+from shared.restore.query_names import names_for, numbers_in_text, numbers_named
 from shared.restore.query_types import TEXT, exact
 from shared.restore.rows import lines
 
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
     from shared.restore.cat import Part, Selection
     from shared.restore.held import Held, Links
     from shared.restore.index import Progress
+    from shared.restore.query_names import Names
 
-# The catalog is named after the file; no schema of anybody's should have this name.
-DATABASE = "tallystick_rows.duckdb"
-BATCH = "tallystick_batch"
 # Text is handed to DuckDB in files of about this size.
 STAGE_BYTES = 64 * 1024 * 1024
 READ_BUFFER_BYTES = 32 * 1024 * 1024
@@ -56,20 +55,19 @@ CONFIG = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
 }
-STAGE = "CREATE TABLE main.tallystick_stage ({columns}, tallystick_batch INTEGER)"
+STAGE = "CREATE TABLE main.{stage} ({columns}, {batch} INTEGER)"
 READ = (
-    "INSERT INTO main.tallystick_stage SELECT * FROM read_csv({file}, auto_detect = false, header = false,"
+    "INSERT INTO main.{stage} SELECT * FROM read_csv({file}, auto_detect = false, header = false,"
     " columns = {columns}, delim = ',', quote = '\"', escape = '\"', nullstr = '\\N',"
     " allow_quoted_nulls = false, new_line = '\\n', parallel = false, strict_mode = true,"
     " max_line_size = {longest}, buffer_size = {buffer})"
 )
-COUNT = "SELECT count(*) FROM main.tallystick_stage"
+COUNT = "SELECT count(*) FROM main.{stage}"
 MISFITS = (
-    "SELECT count(*), min(tallystick_batch) FROM main.tallystick_stage"
-    " WHERE {column} IS NOT NULL AND NOT ({fits})"
+    "SELECT count(*), min({batch}) FROM main.{stage} WHERE {column} IS NOT NULL AND NOT ({fits})"
 )
-MAKE = "CREATE TABLE {table} AS SELECT {values} FROM main.tallystick_stage"
-UNSTAGE = "DROP TABLE main.tallystick_stage"
+MAKE = "CREATE TABLE {table} AS SELECT {values} FROM main.{stage}"
+UNSTAGE = "DROP TABLE main.{stage}"
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,16 @@ class KeptAsText:
 
 @dataclass(frozen=True)
 class Rows:
-    """Archives loaded into a database: its connection, the tables in it, and what must be said."""
+    """Archives loaded into a database: its connection, the tables in it, and what must be said.
+
+    ``numbers`` are columns of numbers that stayed text, which no query can compute with as they are.
+    """
 
     connection: Connection
+    catalog: str
     tables: tuple[tuple[str, str], ...]
     kept: tuple[KeptAsText, ...]
+    numbers: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def loaded(chains: Sequence[Links], query: str | None, progress: Progress) -> It
         folder = Path(name)
         private = dict.fromkeys(("temp_directory", "extension_directory", "secret_directory"), name)
         with refusing():
-            connection = duckdb.connect(folder / DATABASE, config=CONFIG | private)
+            names = names_for(chains)
+            connection = duckdb.connect(folder / f"{names.catalog}.duckdb", config=CONFIG | private)
         try:
             with refusing():
                 connection.execute("SET TimeZone = 'UTC'")
@@ -124,12 +128,14 @@ def loaded(chains: Sequence[Links], query: str | None, progress: Progress) -> It
                 kept: list[KeptAsText] = []
                 for selected in chosen:
                     with temporary():
-                        kept += _load(connection, folder, selected, progress)
+                        kept += _load(connection, names, folder, selected, progress)
                 if chosen:
                     schema = chosen[0].parts[0].table.schema
-                    connection.execute(f"SET schema = {_literal(quote(schema))}")
-                names = [(each.parts[0].table.schema, each.parts[0].table.name) for each in chosen]
-                yield Rows(connection, tuple(names), tuple(kept))
+                    path = f"{names.catalog}.{quote(schema)}"
+                    connection.execute(f"SET schema = {_literal(path)}")
+                tables = [(each.parts[0].table.schema, each.parts[0].table.name) for each in chosen]
+                numbers = numbers_in_text(chosen, kept)
+                yield Rows(connection, names.catalog, tuple(tables), tuple(kept), tuple(numbers))
         finally:
             connection.close()
 
@@ -140,7 +146,7 @@ def answer(rows: Rows, query: str) -> Answer:
     Raises ``Refused`` (QUERY_FAILED), while the rows stream, too.
     """
     connection = rows.connection
-    with refusing():
+    with numbers_named(rows.numbers, query), refusing():
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         relation = connection.sql(_bare(query))
@@ -173,7 +179,7 @@ def json_row(answer: Answer) -> Callable[[Sequence[str | None]], bytes]:
 
 def parquet(rows: Rows, table: tuple[str, str], file: Path) -> None:
     """Write one loaded table to a file of Parquet."""
-    name = f"{quote(table[0])}.{quote(table[1])}"
+    name = f"{rows.catalog}.{quote(table[0])}.{quote(table[1])}"
     with refusing():
         rows.connection.execute(
             f"COPY {name} TO {_literal(str(file))} (FORMAT parquet, COMPRESSION zstd)"
@@ -258,34 +264,37 @@ def _check_names(chosen: Sequence[Selection]) -> None:
 
 
 def _load(
-    connection: Connection, folder: Path, selected: Selection, progress: Progress
+    connection: Connection, names: Names, folder: Path, selected: Selection, progress: Progress
 ) -> list[KeptAsText]:
     columns = ", ".join(f"{quote(name)} VARCHAR" for name in selected.columns)
-    connection.execute(STAGE.format(columns=columns))
+    connection.execute(STAGE.format(columns=columns, stage=names.stage, batch=names.batch))
     files: list[str] = []
     total = sum(len(part.links.digests) for part in selected.parts)
     with (folder / "rows.csv").open("w+b") as file:
-        stage = _Stage(connection, file, selected.columns)
+        stage = _Stage(connection, names, file, selected.columns)
         for part in selected.parts:
             for batch in batches(part.links):
                 _stage_batch(stage, batch, part, len(files))
                 files.append(str(batch.path / batch.file))
                 progress(len(files), total)
         stage.hand_over()
-    (held,) = connection.execute(COUNT).fetchone() or (None,)
+    (held,) = connection.execute(COUNT.format(stage=names.stage)).fetchone() or (None,)
     if held != stage.rows:
         raise Refused(Code.QUERY_FAILED, detail=f"{held} rows were loaded instead of {stage.rows}")
-    return _typed(connection, selected, files)
+    return _typed(connection, names, selected, files)
 
 
 class _Stage:
     """A file of CSV on its way into DuckDB, handed over whenever it is full."""
 
-    def __init__(self, connection: Connection, file: IO[bytes], columns: Sequence[str]) -> None:
+    def __init__(
+        self, connection: Connection, names: Names, file: IO[bytes], columns: Sequence[str]
+    ) -> None:
         self._connection = connection
+        self._names = names
         self._file = file
         types = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in columns)
-        self._columns = f"{{{types}, '{BATCH}': 'INTEGER'}}"
+        self._columns = f"{{{types}, '{names.batch}': 'INTEGER'}}"
         self._size = 0
         self._longest = 0
         self.rows = 0
@@ -303,6 +312,7 @@ class _Stage:
             return
         self._file.flush()
         text = READ.format(
+            stage=self._names.stage,
             file=_literal(self._file.name),
             columns=self._columns,
             longest=self._longest + 1,
@@ -337,7 +347,9 @@ def _quoted(field: bytes) -> bytes:
     return b"\\N" if value is None else b'"' + value.replace('"', '""').encode() + b'"'
 
 
-def _typed(connection: Connection, selected: Selection, files: Sequence[str]) -> list[KeptAsText]:
+def _typed(
+    connection: Connection, names: Names, selected: Selection, files: Sequence[str]
+) -> list[KeptAsText]:
     """Make the table out of the staged text, each column in the type that holds all of its values."""
     table = selected.parts[0].table
     kept: list[KeptAsText] = []
@@ -350,17 +362,20 @@ def _typed(connection: Connection, selected: Selection, files: Sequence[str]) ->
         if len(types) > 1:
             kept.append(KeptAsText(table.label, name, ", ".join(types), 0, None))
         elif wanted is not None:
-            misfits = MISFITS.format(column=column, fits=wanted.fits(column))
+            ours = {"stage": names.stage, "batch": names.batch}
+            misfits = MISFITS.format(column=column, fits=wanted.fits(column), **ours)
             wrong, first = connection.execute(misfits).fetchone() or (0, None)
             if wrong:
                 kept.append(KeptAsText(table.label, name, types[0], wrong, files[first]))
                 wanted = None
         value = wanted.made.format(text=column) if wanted else column
         values.append(f"CAST({value} AS {wanted.name if wanted else TEXT}) AS {column}")
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(table.schema)}")
-    target = f"{quote(table.schema)}.{quote(table.name)}"
-    connection.execute(MAKE.format(table=target, values=", ".join(values)))
-    connection.execute(UNSTAGE)
+    # By the catalog, too: DuckDB has others of its own, called temp and system.
+    schema = f"{names.catalog}.{quote(table.schema)}"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    target = f"{schema}.{quote(table.name)}"
+    connection.execute(MAKE.format(table=target, values=", ".join(values), stage=names.stage))
+    connection.execute(UNSTAGE.format(stage=names.stage))
     return kept
 
 

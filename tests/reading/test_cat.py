@@ -194,3 +194,48 @@ def test_no_room_for_a_copy_is_told_as_that_and_not_as_an_archive_that_cannot_be
     error = json.loads(done.stderr.splitlines()[-1])["error"]
     assert (error["code"], error["params"]["cause"]) == ("TEMPORARY_UNUSABLE", "EFBIG")
     assert b"Exception ignored" not in done.stderr
+
+
+ODD = """
+CREATE TABLE public."a.b" (id integer PRIMARY KEY, at date NOT NULL);
+CREATE TABLE public."select" (note integer REFERENCES public."a.b");
+CREATE TABLE public."public.a.b" (note integer REFERENCES public."a.b");
+INSERT INTO public."a.b" VALUES (1, '2020-01-01');
+INSERT INTO public."select" VALUES (1);
+INSERT INTO public."public.a.b" VALUES (1);
+"""
+ODD_KIND = """
+[kinds.odd]
+root = 'public."a.b"'
+time = "at"
+related = ["public.select", 'public."public.a.b"']
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "header"),
+    [
+        ('public."a.b"', b"id,at\n"),
+        ("a.b", b"id,at\n"),
+        ('public."select"', b"note\n"),
+        ("public.select", b"note\n"),
+        ("select", b"note\n"),
+        ('public."public.a.b"', b"note\n"),
+        # As it stands, and not for public."a.b".
+        ("public.a.b", b"note\n"),
+    ],
+)
+def test_a_table_is_named_as_it_is_written_everywhere(
+    database: str,
+    volume_root: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    written: str,
+    header: bytes,
+) -> None:
+    here = stages.stage(database, volume_root, ODD_KIND, ODD)
+    stages.plan(here, "odd")
+    here.until_idle()
+    odd = Scene(here, capfdbinary)
+    answered = odd("archive", "cat", odd.directories[0], "--table", written)
+    assert answered.code == 0, answered.err
+    assert answered.raw.startswith(header)

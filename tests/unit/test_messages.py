@@ -143,7 +143,7 @@ def test_no_template_needs_a_parameter_that_its_code_does_not_bring() -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        ("archive/examine.py", "archive/partitions.py", "archive/staying.py"),
+        ("archive/examine.py", "archive/partitions.py", "archive/staying.py", "archive/survey.py"),
         ("volume/reconcile.py",),
         ("archive/survey.py",),
     ],
@@ -260,3 +260,14 @@ def test_every_problem_is_told_on_a_line_of_its_own() -> None:
 def test_a_language_without_a_catalogue_is_an_error() -> None:
     with pytest.raises(LookupError):
         words("STORAGE_BUSY", {}, "xx")
+
+
+@pytest.mark.parametrize("code", ["SCHEMA_CHANGED", "SOURCE_FAILED"])
+def test_a_column_that_was_renamed_is_told_as_gone_and_a_new_one_as_not_there_before(
+    code: str,
+) -> None:
+    where = {"cause": "columns", "table": "public.note", "column": "said"}
+    gone = words(code, where | {"before": "text null", "now": None}).happened
+    assert "column said; it was text null; it is now gone." in gone
+    new = words(code, where | {"before": None, "now": "text null"}).happened
+    assert "it was not there; it is now text null." in new
