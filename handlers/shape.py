@@ -89,6 +89,7 @@ def job_in_full(found: Job, units: list[Row], events: list[Row]) -> Json:
         "closed_at": time(found.closed_at),
         "directory": found.directory if found.operation == "archive" else None,
         "late_rows": found.opening.get("late_rows") if found.opening else None,
+        "late_unknown": _late_unknown((found.opening or {}).get("late_unknown"), found.kind),
         "roots_at_start": found.opening.get("roots_at_start") if found.opening else None,
         "window": (found.checkpoint or {}).get("window"),
         "takeovers": found.takeovers,
@@ -184,6 +185,7 @@ def plan(row: Row, namespace: str) -> Json:
         "next_run_at": time(row["next_run_at"]),
         "active_job_id": str(active) if active else None,
         "late_rows": row.get("late_rows"),
+        "late_unknown": _late_unknown(row.get("late_unknown"), row["kind"]),
         "drift": _set_since(row),
         "updated_at": time(row["updated_at"]),
     }
@@ -376,6 +378,11 @@ def report(report: Report) -> Json:
         "seconds": report.seconds,
         "phases": dict(report.phases),
     }
+
+
+def _late_unknown(params: Json | None, kind: str | None) -> Json | None:
+    """Return why it is not known how many rows came late; None where that is known, or nobody looked."""
+    return told("LATE_ROWS", params, {"kind": kind}) if params else None
 
 
 def _set_since(row: Row) -> list[Json]:

@@ -24,7 +24,7 @@ def chains_of(target: str, expected: str | None, namespace: str | None) -> Itera
     from shared.restore.newest import Chain, repeated
 
     chains = [linked_files(place) for place in places(target, expected, namespace)]
-    notes = []
+    chains, notes = _taken(chains)
     for links in chains:
         about = {"directory": str(links.path), "count": links.unrecorded}
         if not links.anchored:
@@ -37,6 +37,25 @@ def chains_of(target: str, expected: str | None, namespace: str | None) -> Itera
             notes.append(note("read-roots-repeated", about))
         tell(notes)
         yield [replace(each, older=twice.of(place)) for place, each in enumerate(chains)]
+
+
+def _taken(chains: list[Links]) -> tuple[list[Links], list[Json]]:
+    """Return the chains without those whose window a later one holds whole, and say which these are."""
+    from shared.restore.overlap import left_out, reach_of_chain
+
+    if len(chains) == 1:
+        return chains, []
+    left = left_out([reach_of_chain(each) for each in chains])
+    notes = []
+    for place, instead in left.items():
+        about = {
+            "directory": str(chains[place].path),
+            "job": chains[place].manifest.job,
+            "batches": len(chains[place].digests),
+            "by": chains[instead].manifest.job,
+        }
+        notes.append(note("read-left-out", about))
+    return [each for place, each in enumerate(chains) if place not in left], notes
 
 
 def note(code: str, params: Json) -> Json:

@@ -240,7 +240,7 @@ def _facts(item: Json) -> list[tuple[str, object]]:
         ("state", f"{item['state']} (revision {item['revision']})"),
         ("batches", item["batches"]),
         ("roots", item["roots"]),
-        ("late rows", item["late_rows"]),
+        ("late rows", _late(item)),
         *((f"rows of {each['table']}", _counted(each)) for each in item["window"] or ()),
         ("bytes", f"{size_text(item['bytes'])} of {size_text(item['max_bytes'])}"),
         ("batch size", item["batch_size"]),
@@ -253,6 +253,13 @@ def _facts(item: Json) -> list[tuple[str, object]]:
         ("next attempt", minute(item["next_attempt_at"])),
         ("closed", minute(item["closed_at"])),
     ]
+
+
+def _late(item: Json) -> object:
+    """Return how many rows came late, or why nobody knows."""
+    if item["late_unknown"]:
+        return f"not known ({item['late_unknown']['message']})"
+    return f"at least {item['late_rows']}" if item["late_rows"] else item["late_rows"]
 
 
 def _counted(each: Json) -> str:

@@ -223,6 +223,9 @@ def _list(out: Console, items: list[Json]) -> None:
         if item["late_rows"]:
             late = shape.told("LATE_ROWS", {"kind": item["kind"], "rows": item["late_rows"]})
             out.print(f"  {late['message']}\n    {late['next']}", soft_wrap=True)
+        if item["late_unknown"]:
+            late = item["late_unknown"]
+            out.print(f"  {late['message']}\n    {late['next']}", soft_wrap=True)
         show_drift(out, item)
 
 

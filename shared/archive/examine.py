@@ -329,7 +329,8 @@ def _shape(
         )
         text_join = _text_join(columns, by_name[join.parent].columns, join) if join else ()
         where = wheres[name] if join else definition["where"]
-        relations.append(Relation(table, where, text_join))
+        identity = by_name[name].row["identity"]
+        relations.append(Relation(table, where, text_join, identity))
     sort = time_sort(root.columns[definition["time"]])
     assert sort is not None  # noqa: S101 - a time of another type was refused above
     return Shape(

@@ -130,7 +130,7 @@ def _key_of_first(
 def _schema_changed(changed: Difference) -> Verdict:
     return Verdict(
         Code.SCHEMA_CHANGED,
-        cause="columns",
+        cause="replaced" if changed.replaced else "columns",
         table=changed.table,
         column=changed.column,
         before=changed.before,

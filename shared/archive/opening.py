@@ -152,12 +152,24 @@ def _with_late_rows(
 ) -> Opening:
     """Count the rows below the window that no job has archived: they came after the job that passed them."""
     if opening.after is None:
-        return _counted(opening, 0)
+        return replace(opening, late_rows=0)
     try:
-        rows = _rows_up_to(connection, opening, opening.after, name)
+        there = _rows_up_to(connection, opening, opening.after, name)
     except TooMuch:
-        return opening
-    return _counted(opening, max(0, rows - job.input["archived_before"]))
+        return replace(opening, late_unknown={"cause": "timeout"})
+    late, unknown = late_rows(there, job.input["archived_before"])
+    return replace(opening, late_rows=late, late_unknown=unknown)
+
+
+def late_rows(there: int, archived: int) -> tuple[int | None, dict[str, Any] | None]:
+    """Return how many rows came late, at least, or why that is not known.
+
+    A row that was deleted hides one that came late. Where fewer are there than were archived some were
+    deleted, and the difference says nothing about the others.
+    """
+    if there < archived:
+        return None, {"cause": "fewer", "there": there, "archived": archived}
+    return there - archived, None
 
 
 def _rows_up_to(
@@ -169,7 +181,3 @@ def _rows_up_to(
         except psycopg.Error as error:
             raise trouble_of(error) from error
     return int(row["rows"]) if row else 0
-
-
-def _counted(opening: Opening, late_rows: int) -> Opening:
-    return replace(opening, late_rows=late_rows)

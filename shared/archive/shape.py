@@ -32,11 +32,17 @@ class OrderColumn:
 
 @dataclass(frozen=True)
 class Relation:
-    """One table as a page reads it; ``text_join`` marks join columns compared byte by byte."""
+    """One table as a page reads it; ``text_join`` marks join columns compared byte by byte.
+
+    ``identity`` is the table's oid: the same name may stand for another table in the middle of a job. A
+    partitioned table keeps its own when partitions come and go, and every table does when it is truncated
+    or rewritten, on a physical standby, and after pg_upgrade.
+    """
 
     table: Table
     where: str | None
     text_join: tuple[bool, ...]
+    identity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,9 @@ class Opening:
 
     ``after`` and ``cutoff`` bound the window, as texts of the order columns; ``namespace_value`` is what
     the rows' namespace column must say. ``late_rows`` are rows that appeared before the window since the
-    last job, None when they could not be counted in time. ``roots_at_start`` are the roots in the window
-    before the first page, None in the same case.
+    last job, at least; None when that is not known, and ``late_unknown`` then says why, as the parameters
+    of LATE_ROWS. ``roots_at_start`` are the roots in the window
+    before the first page, None when they could not be counted in time.
     """
 
     shape: Shape
@@ -72,6 +79,7 @@ class Opening:
     encoding: str
     late_rows: int | None
     roots_at_start: int | None = None
+    late_unknown: dict[str, Any] | None = None
 
 
 @cache
@@ -93,12 +101,13 @@ def parse_opening(value: dict[str, Any]) -> Opening:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing in which two shapes differ."""
+    """The first thing in which two shapes differ; ``replaced`` when it is the identity of a table."""
 
     table: str
     column: str | None
     before: str | None
     now: str | None
+    replaced: bool = False
 
 
 def difference(before: Shape, now: Shape) -> Difference | None:
@@ -110,6 +119,10 @@ def difference(before: Shape, now: Shape) -> Difference | None:
             return Difference(old.label, None, old.label, new.label)
         if found := _column_difference(old, new):
             return found
+    for was, is_ in zip(before.relations, now.relations, strict=False):
+        if was.identity != is_.identity:
+            label = was.table.label
+            return Difference(label, None, str(was.identity), str(is_.identity), replaced=True)
     return Difference(before.tables[0].label, None, "joins and order", "others")
 
 

@@ -102,6 +102,10 @@ def judged(facts: ScheduleFacts, here: Here, quiet: Collection[str]) -> list[Fin
             params = {"kind": plan["kind"], "namespace": plan["namespace"]}
             params |= {"rows": plan["late_rows"]}
             findings.append(Finding(Code.LATE_ROWS, Subject.SCHEDULE, Severity.WARNING, params))
+        if plan["enabled"] and plan["late_unknown"]:
+            params = {"kind": plan["kind"], "namespace": plan["namespace"]}
+            params |= plan["late_unknown"]
+            findings.append(Finding(Code.LATE_ROWS, Subject.SCHEDULE, Severity.INFO, params))
         if plan["enabled"]:
             findings += _miscounted(plan)
     return findings

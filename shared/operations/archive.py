@@ -182,13 +182,12 @@ def _counts(unit: Batch, proven: Proven, tables: dict[str, int]) -> tuple[count.
 
 def _events(unit: Batch, proven: Proven) -> tuple[Event, ...]:
     events = []
-    late = unit.opening.late_rows
-    if unit.seq == 1 and late:
-        params = {"rows": late, "kind": unit.claim.job.kind}
+    late, unknown = unit.opening.late_rows, unit.opening.late_unknown
+    if unit.seq == 1 and (late or unknown):
+        params = {**(unknown or {"rows": late}), "kind": unit.claim.job.kind}
+        kind, severity = ("late-rows", "warning") if late else ("late-rows-unknown", "info")
         events.append(
-            Event(
-                "late-rows", "warning", done=False, reason_code=Code.LATE_ROWS, reason_params=params
-            )
+            Event(kind, severity, done=False, reason_code=Code.LATE_ROWS, reason_params=params)
         )
     if proven.adopted:
         events.append(Event("batch-adopted", "info", done=True, reason_params={"seq": unit.seq}))

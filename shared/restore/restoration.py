@@ -15,6 +15,7 @@ from shared.restore.archives import Archive, Place, verified
 from shared.restore.choose import choice
 from shared.restore.load import Errand, Loaded, counted, load
 from shared.restore.newest import Chain, repeated
+from shared.restore.overlap import left_out, reach_of
 from shared.restore.tables import Notice, Unfit, Warned
 from shared.restore.target import connected, enforces_keys, found, is_empty, transaction
 from shared.restore.trouble import target_errors
@@ -82,8 +83,8 @@ def restore(
     RESTORE_FAILED) for what the target says of a batch: those before it stay, nothing of it does, and running
     it again goes on from there.
     """
-    archives = tuple(_verified(places, watch))
-    account = Account(archives=archives)
+    archives, warned = _taken(_verified(places, watch))
+    account = Account(archives=archives, warnings=warned)
     with repeated([_chain(archive) for archive in archives]) as twice, connected(url) as connection:
         errands = [
             replace(_errand(archive, request), older=twice.of(place))
@@ -111,6 +112,22 @@ def _verified(places: Sequence[Place], watch: Watch) -> list[Archive]:
         watch(Step("verify", len(done), 0, sum(done)))
 
     return [verified(place, passed) for place in places]
+
+
+def _taken(archives: Sequence[Archive]) -> tuple[tuple[Archive, ...], list[Notice]]:
+    """Return the archives without those whose window a later one holds whole, and say which these are."""
+    left = left_out([reach_of(archive) for archive in archives])
+    warned = []
+    for place, instead in left.items():
+        archive = archives[place]
+        about = {
+            "directory": str(archive.path),
+            "job": archive.manifest.job,
+            "roots": sum(batch.end.roots for batch in archive.batches),
+            "by": archives[instead].manifest.job,
+        }
+        warned.append(Notice(Warned.ARCHIVE_LEFT_OUT, about))
+    return tuple(each for place, each in enumerate(archives) if place not in left), warned
 
 
 def _chain(archive: Archive) -> Chain:

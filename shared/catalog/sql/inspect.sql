@@ -10,7 +10,7 @@ WITH asked AS (
     LEFT JOIN pg_namespace AS space ON space.nspname = asked.schema
     LEFT JOIN pg_class AS class ON class.relnamespace = space.oid AND class.relname = asked.name
 )
-SELECT schema, name, oid IS NOT NULL AS found, kind, persistence,
+SELECT schema, name, oid IS NOT NULL AS found, oid::bigint AS identity, kind, persistence,
     kind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs,
     kind = 'p' AND EXISTS (
         SELECT FROM pg_partition_tree(oid) AS part JOIN pg_class ON pg_class.oid = part.relid

@@ -1,12 +1,14 @@
 SELECT plan.*, namespace.name AS namespace, job.id AS active_job_id, job.state AS active_job_state,
-       policy.revision AS policy_now, opened.late_rows, opened.roots_at_start, opened.window_counts
+       policy.revision AS policy_now, opened.late_rows, opened.late_unknown,
+       opened.roots_at_start, opened.window_counts
 FROM tallystick.plan
 JOIN tallystick.namespace ON namespace.id = plan.namespace_id
 LEFT JOIN tallystick.job ON job.plan_id = plan.id AND job.state IN ('PENDING', 'RUNNING', 'PAUSED', 'FAILED')
 LEFT JOIN tallystick.policy ON policy.namespace_id = plan.namespace_id AND policy.kind = plan.kind
--- Of the newest job that has looked; null where it could not count in time.
+-- Of the newest job that has looked; null where it is not known how many rows came late.
 LEFT JOIN LATERAL (
     SELECT (latest.opening ->> 'late_rows')::bigint AS late_rows,
+           latest.opening -> 'late_unknown' AS late_unknown,
            (latest.opening ->> 'roots_at_start')::bigint AS roots_at_start,
            latest.checkpoint -> 'window' AS window_counts
     FROM (
