@@ -234,15 +234,19 @@ def _written(rows: asking.Rows, folder: Path) -> list[Json]:
     """Write a Parquet file per table, under its name only when it is whole, and never over another."""
     from shared.errors import Code, Refused
     from shared.restore import query as asking
+    from shared.volume.private import make_private, private_umask
 
     written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with private_umask():
+            folder.mkdir(parents=True, exist_ok=True)
         for table in rows.tables:
             file = folder / asking.parquet_name(table)
             part = folder / f".{file.name}.{os.getpid()}.part"
             try:
-                asking.parquet(rows, table, part)
+                with private_umask():
+                    asking.parquet(rows, table, part)
+                make_private(part)
                 os.link(part, file)
             finally:
                 part.unlink(missing_ok=True)

@@ -34,6 +34,7 @@ from shared.volume.directory import (
 )
 from shared.volume.files import opened_file, read_whole
 from shared.volume.listing import listed
+from shared.volume.private import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -137,8 +138,10 @@ def unusable(folder: Path, place: Place, error: Exception) -> Refused:
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     """Open an index file; one that is not an index is thrown away."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rows = _connected(file)
+        # It holds keys of rows. SQLite makes its other files with the mode of this one.
+        with private_umask():
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            rows = _connected(file)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
     with closing(rows):

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.errors import Busy, Code, Refused
+from shared.errors import Busy, Code, Passing, Refused
 from shared.volume import lock
 from shared.volume.files import READ, errno_name, let_go, names_in, opened_directory
-from shared.volume.identity import EVIDENCE, LOCK, PRIVATE, TEMP, Volume
+from shared.volume.identity import EVIDENCE, LOCK, TEMP, Volume
+from shared.volume.private import is_private, make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +43,14 @@ def opened_beside(path: Path) -> Iterator[Place]:
     whole = Path(os.path.abspath(path))
     beside = f".{whole.name}.export"
     with _refusing(path), _opened(whole.parent) as parent, ExitStack() as stack:
-        made = _make(parent, whole.name)
-        directory = _private(stack, parent, whole.name, path)
-        _make(parent, beside)
-        work = _private(stack, parent, beside, path)
+        try:
+            made = _make(parent, whole.name)
+            directory = _private(stack, parent, whole.name, path)
+            _make(parent, beside)
+            work = _private(stack, parent, beside, path)
+        except FileNotFoundError as error:
+            # What was there a moment ago was taken away by the export that had made it.
+            raise _busy(path) from error
         volume = stack.enter_context(_held(_as_volume(work, directory, path), path))
         try:
             yield Place(directory, volume)
@@ -59,7 +64,12 @@ def opened_beside(path: Path) -> Iterator[Place]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    fd = os.open(path, READ | os.O_DIRECTORY)
+    try:
+        fd = os.open(path, READ | os.O_DIRECTORY)
+    except OSError as error:
+        if _is_link(error, path):
+            raise Refused(Code.EXPORT_DIRECTORY, directory=str(path), cause="below-link") from error
+        raise
     try:
         yield fd
     finally:
@@ -67,12 +77,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _make(parent: int, name: str) -> bool:
-    try:
-        os.mkdir(name, PRIVATE, dir_fd=parent)
-    except FileExistsError:
-        made = False
-    else:
-        made = True
+    made = make_directory(parent, name)
     # Also when it was there: whoever made it may have died before this.
     os.fsync(parent)
     return made
@@ -83,16 +88,14 @@ def _private(stack: ExitStack, parent: int, name: str, path: Path) -> int:
     try:
         fd = os.open(name, READ | os.O_DIRECTORY, dir_fd=parent)
     except OSError as error:
-        # With O_DIRECTORY a link is answered as "not a directory"; people are told what it is.
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if error.errno == errno.ENOTDIR and stat.S_ISLNK(status.st_mode):
+        if _is_link(error, name, parent):
             raise OSError(errno.ELOOP, "symbolic link", name) from error
         raise
     stack.callback(let_go, fd)
     status = os.fstat(fd)
     if status.st_uid != os.geteuid():
         raise Refused(Code.EXPORT_DIRECTORY, directory=str(path), cause="owner")
-    if stat.S_IMODE(status.st_mode) != PRIVATE:
+    if not is_private(status.st_mode):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise Refused(Code.EXPORT_DIRECTORY, directory=str(path), cause="mode", mode=mode)
     return fd
@@ -106,16 +109,34 @@ def _as_volume(work: int, directory: int, path: Path) -> Volume:
     return Volume(work, "", status.st_uid, status.st_ino, 0)
 
 
+def _is_link(error: OSError, name: str | Path, parent: int | None = None) -> bool:
+    """Tell whether opening a directory failed on a link: with O_DIRECTORY that reads "not a directory"."""
+    if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
+        return False
+    status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    return stat.S_ISLNK(status.st_mode)
+
+
 @contextmanager
 def _held(volume: Volume, path: Path) -> Iterator[Volume]:
-    try:
-        with lock.held(volume):
-            lock.prepare(volume)
-            yield volume
-    except Busy as busy:
-        raise Refused(
-            Code.EXPORT_DIRECTORY, directory=str(path), cause="busy", since=busy.params.get("since")
-        ) from busy
+    with ExitStack() as stack:
+        try:
+            fd = stack.enter_context(lock.held(volume))
+        except Busy as busy:
+            raise _busy(path, busy.params.get("since")) from busy
+        except Passing as passing:
+            if passing.params.get("cause") == "ENOENT":
+                raise _busy(path) from passing
+            raise
+        if os.fstat(fd).st_nlink == 0:
+            # The export that made it took it away with its directory: it is the lock of nothing now.
+            raise _busy(path)
+        lock.prepare(volume)
+        yield volume
+
+
+def _busy(path: Path, since: object = None) -> Refused:
+    return Refused(Code.EXPORT_DIRECTORY, directory=str(path), cause="busy", since=since)
 
 
 def _clear(parent: int, work: int, name: str) -> None:

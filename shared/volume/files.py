@@ -58,13 +58,25 @@ def read_whole(dir_fd: int, name: str, limit: int) -> tuple[bytes, os.stat_resul
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
-        pieces = []
-        while limit > 0 and (piece := os.read(fd, min(limit, CHUNK))):
-            pieces.append(piece)
-            limit -= len(piece)
-        return b"".join(pieces), status
+        return read_up_to(fd, limit), status
     finally:
         let_go(fd)
+
+
+def read_up_to(fd: int, limit: int) -> bytes:
+    """Return the bytes of an open file to its end, at most ``limit``; one call may return fewer."""
+    pieces = []
+    while limit > 0 and (piece := os.read(fd, min(limit, CHUNK))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write all of ``content``, which one call need not do; raises ``OSError``."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def chunks_of(fd: int) -> Iterator[bytes]:

@@ -7,12 +7,13 @@ import re
 import secrets
 import stat
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Refused
-from shared.volume.files import errno_name, let_go, read_whole
+from shared.volume.files import errno_name, let_go, read_whole, write_all
+from shared.volume.private import is_private, make_directory, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ LOCK = ".lock"
 TEMP = ".tmp"
 EVIDENCE = ".evidence"
 STORAGE_ID = re.compile(r"[0-9a-f]{32}")
-PRIVATE = 0o700
 
 # A mount whose server is gone blocks its callers for good; a probe that takes longer found no volume.
 PROBE_SECONDS = 5.0
@@ -124,13 +124,16 @@ def probe(root: Path, storage_id: str, seconds: float = PROBE_SECONDS) -> None:
 
 
 def _make(root: Path) -> None:
+    """Make the root with mode 0700; its parents, where they are not there, are made as the umask says."""
     absent = [each for each in (root, *root.parents) if not each.exists()]
+    if not root.parent.exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+    parent = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        root.mkdir(mode=PRIVATE, parents=True)
-    except FileExistsError:
-        return
-    # A parent may hand its set-group-id bit down, and then this would not be mode 0700.
-    root.chmod(PRIVATE)
+        if not root.name or not make_directory(parent, root.name):
+            return
+    finally:
+        let_go(parent)
     # All that will ever be durable in the volume hangs on these names.
     for made in absent:
         fd = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -143,12 +146,11 @@ def _make(root: Path) -> None:
 def _mark(fd: int, storage_id: str) -> bool:
     """Give the root its marker, whole or not at all; returns False when it has one by now."""
     for name in (TEMP, EVIDENCE):
-        with suppress(FileExistsError):
-            os.mkdir(name, PRIVATE, dir_fd=fd)
+        make_directory(fd, name)
     temp = f"{TEMP}/{secrets.token_hex(16)}"
-    marker = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=fd)
+    marker = open_file(fd, temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     try:
-        os.write(marker, f"{storage_id}\n".encode())
+        write_all(marker, f"{storage_id}\n".encode())
         os.fsync(marker)
     finally:
         os.close(marker)
@@ -174,7 +176,7 @@ def _root(root: Path) -> Iterator[tuple[int, os.stat_result]]:
             status = os.fstat(fd)
         except OSError as error:
             raise _unavailable(error, root) from error
-        if stat.S_IMODE(status.st_mode) != PRIVATE:
+        if not is_private(status.st_mode):
             raise Missing(
                 Code.STORAGE_UNAVAILABLE,
                 cause="mode",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from shared.errors import Busy, Code, Missing
 from shared.volume.files import errno_name, let_go, names_in, opened_directory, storage_errors
-from shared.volume.identity import EVIDENCE, LOCK, PRIVATE, TEMP
+from shared.volume.identity import EVIDENCE, LOCK, TEMP
+from shared.volume.private import make_directory, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,8 @@ _one_thread = threading.Lock()
 
 
 @contextmanager
-def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the volume's lock.
+def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
+    """Hold the volume's lock, and lend the descriptor of its file.
 
     Raises ``Busy`` with the time since which another process holds it.
     """
@@ -41,7 +42,7 @@ def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
         fd = _open(volume)
         try:
             _lock(volume, fd, wait_seconds)
-            yield
+            yield fd
         finally:
             let_go(fd)
     finally:
@@ -52,7 +53,7 @@ def _open(volume: Volume) -> int:
     # Read-write, because NFS grants an exclusive lock only on a descriptor that may write.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with storage_errors(file=LOCK):
-        fd = os.open(LOCK, flags, 0o600, dir_fd=volume.fd)
+        fd = open_file(volume.fd, LOCK, flags)
         owner = os.fstat(fd).st_uid
     if owner != volume.owner:
         let_go(fd)
@@ -90,10 +91,7 @@ def prepare(volume: Volume) -> None:
     """
     with storage_errors():
         for name in (TEMP, EVIDENCE):
-            try:
-                os.mkdir(name, PRIVATE, dir_fd=volume.fd)
-            except FileExistsError:
-                continue
+            make_directory(volume.fd, name)
         with opened_directory(volume.fd, TEMP) as temp:
             for name in names_in(temp):
                 # A directory is none of ours, and would keep every tick from its work.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import itertools
 import os
 import secrets
 import stat
@@ -19,16 +18,18 @@ from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Passing, Verdict
 from shared.volume.files import (
-    CHUNK,
     READ,
     chunks_of,
     is_in,
     let_go,
     opened_directory,
     opened_file,
+    read_up_to,
     storage_errors,
+    write_all,
 )
-from shared.volume.identity import PRIVATE, TEMP
+from shared.volume.identity import TEMP
+from shared.volume.private import make_directory, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,11 +59,11 @@ def write_temp(volume: Volume, chunks: Iterable[bytes]) -> Temp:
     name = secrets.token_hex(16)
     digest, size = hashlib.sha256(), 0
     with storage_errors(), opened_directory(volume.fd, TEMP) as temp:
-        fd = os.open(name, CREATE, 0o600, dir_fd=temp)
+        fd = open_file(temp, name, CREATE)
         try:
             _check_owner(volume, fd)
             for chunk in chunks:
-                _write_all(fd, chunk)
+                write_all(fd, chunk)
                 digest.update(chunk)
                 size += len(chunk)
             os.fsync(fd)
@@ -102,8 +103,7 @@ def job_directory(volume: Volume, name: str, *, create: bool) -> Iterator[int]:
     """
     with storage_errors(directory=name):
         if create:
-            with suppress(FileExistsError):
-                os.mkdir(name, PRIVATE, dir_fd=volume.fd)
+            make_directory(volume.fd, name)
             # Also when it was there: whoever made it may have died before this.
             os.fsync(volume.fd)
         try:
@@ -142,7 +142,7 @@ def make_durable(directory: int, adopted: str | None = None) -> None:
 def read_published(directory: int, name: str, limit: int) -> bytes:
     """Return at most ``limit`` bytes of a small published file; raises as ``published`` does."""
     with published(directory, name) as fd:
-        return b"".join(itertools.islice(chunks_of(fd), limit // CHUNK))
+        return read_up_to(fd, limit)
 
 
 @contextmanager
@@ -218,9 +218,3 @@ def _check_owner(volume: Volume, fd: int) -> None:
     # As root in a directory of another user, files would come to belong to root.
     if os.fstat(fd).st_uid != volume.owner:
         raise Missing(Code.STORAGE_UNAVAILABLE, cause="owner")
-
-
-def _write_all(fd: int, chunk: bytes) -> None:
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(fd, view) :]

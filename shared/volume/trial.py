@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from shared.errors import Code, Missing, Passing, TallystickError
 from shared.volume import current, identity, lock, publish
-from shared.volume.files import entries_of, errno_name, names_in, opened_directory, storage_errors
+from shared.volume.files import (
+    entries_of,
+    errno_name,
+    names_in,
+    opened_directory,
+    read_up_to,
+    storage_errors,
+)
 from shared.volume.walk import file_sizes
 
 if TYPE_CHECKING:
@@ -126,7 +133,7 @@ def _write_and_link(volume: Volume) -> None:
     temp = publish.write_temp(volume, [TRIED])
     try:
         with publish.opened_temp(volume, temp) as fd:
-            if os.read(fd, len(TRIED) + 1) != TRIED:
+            if read_up_to(fd, len(TRIED) + 1) != TRIED:
                 raise Passing(Code.STORAGE_FAILED, cause="read-back")
         with storage_errors(), opened_directory(volume.fd, identity.TEMP) as directory:
             _link(temp.name, directory)

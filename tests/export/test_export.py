@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ import pytest
 from handlers.cli import run
 from shared.chain.manifest import parse_manifest
 from shared.chain.verdict import Verdict
+from shared.errors import Refused
+from shared.volume import lock
 from shared.volume.beside import opened_beside
 from shared.volume.directory import verified
+from shared.volume.identity import Volume
 from tests.kinds.drafts import execute
 from tests.operations.stage import copied, rows_in, wait_for
 
@@ -213,17 +218,20 @@ def test_a_directory_that_cannot_take_it_is_refused_and_left_alone(
     wide.mkdir()
     wide.chmod(0o755)
     link.symlink_to(used)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     found = {
         used: "not-empty",
         wide: "mode",
         link: "ELOOP",
         used / "mine.txt": "ENOTDIR",
         tmp_path / "absent" / "n": "ENOENT",
+        link / "n": "below-link",
+        tmp_path / "loop" / "n": "below-link",
     }
     for place, cause in found.items():
         problem = shell.refused(place)
         assert (problem["code"], problem["params"]["cause"]) == ("EXPORT_DIRECTORY", cause)
-    assert names_in(tmp_path) == ["link", "used", "wide"]
+    assert names_in(tmp_path) == ["link", "loop", "used", "wide"]
     assert names_in(used) == ["mine.txt"]
 
 
@@ -274,6 +282,81 @@ def test_only_one_export_at_a_time_writes_to_a_directory(
     with opened_beside(tmp_path / "n"):
         assert shell.refused(tmp_path / "n")["params"]["cause"] == "busy"
     assert names_in(tmp_path) == []
+
+
+IN_AND_OUT = """
+import os, sys, time
+from pathlib import Path
+from shared.errors import Refused
+from shared.volume.beside import opened_beside
+place, alone = Path(sys.argv[1]), Path(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(150):
+    try:
+        with opened_beside(place):
+            os.close(os.open(alone, os.O_CREAT | os.O_EXCL))
+            time.sleep(0.001)
+            alone.unlink()
+    except Refused as refused:
+        print(refused.params["cause"])
+    else:
+        print("done")
+"""
+
+
+def test_exports_that_begin_and_end_at_once_are_alone_or_say_that_it_is_busy(
+    tmp_path: Path,
+) -> None:
+    """Each that ends takes the directories away again under the feet of those that are about to begin."""
+    command = [sys.executable, "-c", IN_AND_OUT, str(tmp_path / "n"), str(tmp_path / "alone")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(4)]  # type: ignore[call-overload]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4
+    assert {answer for each in answers for answer in each} <= {"done", "busy"}
+    assert all(len(each) == 150 for each in answers)
+    assert "done" in answers[0] + answers[1] + answers[2] + answers[3]
+
+
+def test_a_working_directory_that_is_taken_away_while_it_is_opened_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = lock.held
+
+    def late(volume: Volume) -> AbstractContextManager[int]:
+        (tmp_path / ".n.export").rmdir()
+        return prepare(volume)
+
+    monkeypatch.setattr(lock, "held", late)
+    with pytest.raises(Refused) as refused, opened_beside(tmp_path / "n"):
+        pass
+    assert refused.value.params["cause"] == "busy"
+
+
+def test_what_an_export_makes_is_private_whatever_umask_and_parent_say(
+    source: str, shell: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team").chmod(0o2777)
+    before = os.umask(0o777)
+    try:
+        place = tmp_path / "team" / "n"
+        shell(place)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
+    # One that was made by hand has the bit of its parent, which opens it to nobody.
+    by_hand = tmp_path / "team" / "m"
+    by_hand.mkdir(mode=0o700)
+    assert stat.S_IMODE(by_hand.stat().st_mode) == 0o2700
+    shell(by_hand)
 
 
 def test_a_root_that_is_too_large_for_the_time_is_named(

@@ -222,3 +222,4 @@ def test_indexes_of_a_deployment_are_kept_in_its_home(shop: Scene, tmp_path: Pat
     made = list((tmp_path / "home" / "index").iterdir())
     assert len(made) == 2
     assert (tmp_path / "home" / "index").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o600}

@@ -197,6 +197,7 @@ def test_parquet_holds_the_same_rows_with_the_same_types(shop: Scene, tmp_path: 
     names = {Path(each["file"]).name for each in answered.json()["files"]}
     assert names == {"app.ticket.parquet", 'app.Odd "Note".parquet', "app.tag.parquet"}
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     with duckdb.connect() as connection:
         read = f"SELECT id, price, free, ok, raw FROM read_parquet('{folder}/app.Odd \"Note\".parquet')"
         found = connection.execute(read + " ORDER BY id").fetchall()
