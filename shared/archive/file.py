@@ -61,7 +61,8 @@ def page_bytes(
         ) as facts:
             if changed := difference(opening.shape, fitted(reading.definition, facts)):
                 raise _schema_changed(changed)
-            yield from batch(connection, opening, page)
+            partitioned = facts[0].row["kind"] == "p"
+            yield from batch(connection, opening, page, partitioned=partitioned)
     except Verdict as verdict:
         if verdict.params.get("cause") in GONE | STRUCTURAL:
             raise Verdict(Code.SCHEMA_CHANGED, **verdict.params) from verdict
