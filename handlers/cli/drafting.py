@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 AFTER_DEFAULT = "365d"
 BATCH_DEFAULT = 1000
+# A page over many partitions has an index of each.
+INDEXES_SHOWN = 3
 TimeOption = Annotated[
     str | None,
     typer.Option(
@@ -266,7 +268,12 @@ def _previewed(chosen: Chosen, found: Preview, after: int, interval: float) -> J
         "seconds_at_interval": found.batches * max(interval, sample.seconds if sample else 0),
         "seconds_without_pause": found.batches * sample.seconds if sample else None,
         "sample": vars(sample) if sample else None,
-        "plan": vars(found.plan) | {"indexes": list(found.plan.indexes)},
+        "plan": {
+            "indexes": list(found.plan.indexes),
+            "reads_all": found.plan.reads_all,
+            "sorts": found.plan.sorts,
+            "related_read_all": list(found.plan.related_read_all),
+        },
         "findings": [
             shape.told(str(each.problem), {"kind": kind.name, **each.params})
             for each in found.findings
@@ -319,10 +326,14 @@ def _show(out: Console, item: Json) -> None:
         if sample and item["bytes"] is not None
         else unknown
     )
+    names = plan["indexes"][:INDEXES_SHOWN]
+    if more := len(plan["indexes"]) - len(names):
+        names.append(f"{more} more")
     ways = [
-        ", ".join(plan["indexes"]),
+        ", ".join(names),
         plan["reads_all"] and "reads the table",
         plan["sorts"] and "sorts",
+        plan["related_read_all"] and f"reads all for {', '.join(plan['related_read_all'])}",
     ]
     interval = seconds_text(item["tick_interval"])
     drain = f"{seconds_text(item['seconds_at_interval'])} at a tick every {interval}"

@@ -11,12 +11,16 @@ from psycopg.pq import ExecStatus
 from shared.archive.source import trouble_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from psycopg import sql
     from psycopg.pq.abc import PGconn, PGresult
 
     from shared.db.connect import Row
+
+
+# Rows are gathered to pieces of this size before they are compressed and hashed.
+PIECE_BYTES = 256 * 1024
 
 
 def copied(connection: psycopg.Connection[Row], query: sql.Composed) -> Iterator[bytes]:
@@ -59,3 +63,17 @@ def _taken_in(raw: PGconn, arrival: select.poll) -> None:
     """Wait until the server has sent something, and take it in."""
     arrival.poll()
     raw.consume_input()
+
+
+def pieces(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Gather lines until they are worth compressing and hashing together."""
+    lines: list[bytes] = []
+    size = 0
+    for line in rows:
+        lines.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines

@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from shared.archive.index import missing_index
 from shared.archive.keys import key_advice
 from shared.archive.partitions import Join as _Join
 from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
@@ -196,8 +197,10 @@ def _root_findings(definition: dict[str, Any], root: Facts, key: list[str] | Non
     if (sort is TimeSort.NUMBER) != (definition["time_unit"] is not None):
         findings.append(Finding(Problem.TIME_UNIT, params))
     if not root.is_indexed([time["name"]], in_order=True):
-        columns = [time["name"], *key]
-        findings.append(Finding(Problem.NO_INDEX_FOR_ORDER, {"table": table, "columns": columns}))
+        columns = list(dict.fromkeys([time["name"], *key]))
+        bytewise = [name for name in columns if _is_text(root.columns[name])]
+        params = missing_index(root, columns, bytewise)
+        findings.append(Finding(Problem.NO_INDEX_FOR_ORDER, params))
     return findings
 
 
@@ -287,8 +290,12 @@ def _join_findings(
         params = {"table": str(parent.name), "columns": join.references, "child": str(name)}
         findings.append(Finding(Problem.PARENT_NOT_UNIQUE, params))
     if not findings and not child.is_indexed(join.foreign_key):
-        params = {"table": str(name), "columns": join.foreign_key}
-        findings.append(Finding(Problem.NO_INDEX_FOR_JOIN, params))
+        collated = zip(
+            join.foreign_key, _text_join(child.columns, parent.columns, join), strict=True
+        )
+        bytewise = [column for column, text in collated if text]
+        index = missing_index(child, join.foreign_key, bytewise)
+        findings.append(Finding(Problem.NO_INDEX_FOR_JOIN, index))
     return findings
 
 

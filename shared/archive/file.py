@@ -67,7 +67,8 @@ def page_bytes(
         ) as facts:
             if changed := difference(opening.shape, fitted(reading.definition, facts)):
                 raise _schema_changed(changed)
-            final = yield from batch(connection, opening, page)
+            partitioned = facts[0].row["kind"] == "p"
+            final = yield from batch(connection, opening, page, partitioned=partitioned)
             if final and reading.counted is not None:
                 reading.counted(window_rows(connection, opening, page.deadline.left()))
     except Verdict as verdict:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from shared.archive.copying import copied
+from shared.archive.copying import copied, pieces
+from shared.archive.reach import WHOLE, Reach, reaches
 from shared.chain.batch import (
     END_OF_ROWS,
     PREAMBLE,
@@ -26,7 +27,7 @@ from shared.chain.frame import MAX_RAW_BYTES, compressor
 from shared.errors import Code, TooMuch
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterator
 
     from shared.archive.shape import Opening, OrderColumn, Relation, Shape
     from shared.chain.manifest import Cursor
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 # A page of more than one root stays below this, so that verifying and publishing it is a matter of
 # seconds. One root alone may be as large as the format allows.
 RAW_MAX_BYTES = 128 * 1024 * 1024
-# Rows are gathered to pieces of this size before they are compressed and hashed.
-PIECE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,20 @@ class _Tally:
 
 
 def batch(
-    connection: psycopg.Connection[Row], opening: Opening, page: Page
+    connection: psycopg.Connection[Row], opening: Opening, page: Page, *, partitioned: bool = False
 ) -> Generator[bytes, None, bool]:
     """Yield the bytes of one batch, as stored, reading from the open snapshot of ``connection``.
 
-    Returns whether the batch is the last of its job. Memory stays flat: one row and a few pieces at a
-    time. Raises ``TooMuch`` when the page does not
+    Returns whether the batch is the last of its job. ``partitioned`` says that the root table is; then a
+    page looks at a few partitions at a time. Memory stays flat: one row and a few pieces at a time. Raises
+    ``TooMuch`` when the page does not
     fit the deadline or the size limit, and what ``trouble_of`` makes of the source's errors.
     """
     frame, tally = compressor(), _Tally()
     try:
-        for piece in _raw(connection, opening, page, tally):
+        after = page.header.after
+        spans = reaches(connection, opening, after) if partitioned else (WHOLE,)
+        for piece in _raw(connection, opening, page, tally, spans):
             if stored := frame.compress(piece):
                 yield stored
     except TooMuch as too_much:
@@ -83,17 +85,28 @@ def batch(
 
 
 def _raw(
-    connection: psycopg.Connection[Row], opening: Opening, page: Page, tally: _Tally
+    connection: psycopg.Connection[Row],
+    opening: Opening,
+    page: Page,
+    tally: _Tally,
+    spans: tuple[Reach, ...],
 ) -> Iterator[bytes]:
     shape = opening.shape
     job, seq = page.header.job, page.header.seq
     yield header_line(page.header) + PREAMBLE + begin_lines(job, seq) + copy_line(shape.tables[0])
-    query = root_query(opening, page.header.after, page.size)
-    yield from _root_rows(connection, query, page, tally, shape.tables[0].label)
+    for place, span in enumerate(spans):
+        query = root_query(opening, page.header.after, page.size - tally.roots, span)
+        yield from _root_rows(connection, query, page, tally, shape.tables[0].label)
+        if tally.roots == page.size:
+            # The last root lies in this span; what comes after it begins there.
+            spans = (Reach(None, span.ends), *spans[place + 1 :])
+            break
     yield END_OF_ROWS
     last = cursor_of(shape, tally.last_line) if tally.roots else page.header.after
     # Asked and not read: a root that cannot be printed must not stop the page before it.
-    more = tally.roots == page.size and _is_more(connection, opening, last)
+    more = tally.roots == page.size and any(
+        _is_more(connection, opening, last, span) for span in spans
+    )
     for index in range(1, len(shape.relations)):
         yield copy_line(shape.tables[index])
         if tally.roots:
@@ -116,7 +129,7 @@ def _raw(
 def _root_rows(
     connection: psycopg.Connection[Row], query: sql.Composed, page: Page, tally: _Tally, label: str
 ) -> Iterator[bytes]:
-    for lines in _pieces(copied(connection, query)):
+    for lines in pieces(copied(connection, query)):
         tally.roots += len(lines)
         tally.last_line = lines[-1]
         yield _counted(lines, page, tally, label)
@@ -125,26 +138,15 @@ def _root_rows(
 def _related_rows(
     connection: psycopg.Connection[Row], query: sql.Composed, page: Page, tally: _Tally, label: str
 ) -> Iterator[bytes]:
-    for lines in _pieces(copied(connection, query)):
+    for lines in pieces(copied(connection, query)):
         yield _counted(lines, page, tally, label)
 
 
-def _is_more(connection: psycopg.Connection[Row], opening: Opening, last: Cursor | None) -> bool:
-    found = connection.execute(more_query(opening, last)).fetchone()
+def _is_more(
+    connection: psycopg.Connection[Row], opening: Opening, last: Cursor | None, span: Reach
+) -> bool:
+    found = connection.execute(more_query(opening, last, span)).fetchone()
     return bool(found and found["more"])
-
-
-def _pieces(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
-    lines: list[bytes] = []
-    size = 0
-    for line in rows:
-        lines.append(line)
-        size += len(line)
-        if size >= PIECE_BYTES:
-            yield lines
-            lines, size = [], 0
-    if lines:
-        yield lines
 
 
 def _counted(lines: list[bytes], page: Page, tally: _Tally, label: str) -> bytes:
@@ -159,9 +161,11 @@ def _counted(lines: list[bytes], page: Page, tally: _Tally, label: str) -> bytes
     return piece
 
 
-def root_query(opening: Opening, after: Cursor | None, limit: int) -> sql.Composed:
-    """Return the COPY of the roots after a cursor, in order, at most ``limit``."""
-    return _copy(root_select(opening, after, limit))
+def root_query(
+    opening: Opening, after: Cursor | None, limit: int, span: Reach = WHOLE
+) -> sql.Composed:
+    """Return the COPY of the roots after a cursor within a span of time, in order, at most ``limit``."""
+    return _copy(root_select(opening, after, limit, span))
 
 
 def related_query(
@@ -178,13 +182,15 @@ def related_query(
     return _copy(related_select(opening, index, after, last, roots))
 
 
-def root_select(opening: Opening, after: Cursor | None, limit: int) -> sql.Composed:
+def root_select(
+    opening: Opening, after: Cursor | None, limit: int, span: Reach = WHOLE
+) -> sql.Composed:
     """Return the query whose rows ``root_query`` copies."""
     shape = opening.shape
     return sql.SQL("SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT {}").format(
         _columns("r", shape.relations[0]),
         _table(shape.relations[0]),
-        _candidates(opening, after, None),
+        _candidates(opening, after, None, span),
         _in_order(shape),
         sql.Literal(limit),
     )
@@ -222,6 +228,19 @@ def related_select(
             own, inner, _joined(relation)
         )
     return sql.SQL("SELECT {} FROM ({}) AS r").format(_columns("r", shape.relations[index]), inner)
+
+
+def child_select(shape: Shape, index: int) -> sql.Composed:
+    """Return the query for what belongs to any one row of a related table's parent."""
+    relation = shape.relations[index]
+    return sql.SQL(
+        "SELECT 1 FROM {} AS c JOIN (SELECT * FROM {} LIMIT 1) AS p ON {} WHERE {}"
+    ).format(
+        _table(relation),
+        _table(shape.relations[relation.table.parent or 0]),
+        _joined(relation),
+        _condition(relation.where),
+    )
 
 
 def count_query(opening: Opening, last: Cursor) -> sql.Composed:
@@ -295,14 +314,14 @@ def first_key_query(opening: Opening, after: Cursor | None) -> sql.Composed:
     )
 
 
-def more_query(opening: Opening, after: Cursor | None) -> sql.Composed:
-    """Return the query that tells whether there is a root after a cursor."""
+def more_query(opening: Opening, after: Cursor | None, span: Reach = WHOLE) -> sql.Composed:
+    """Return the query that tells whether there is a root after a cursor within a span of time."""
     # Not EXISTS: there the planner drops the order, and reads the table from its beginning.
     return sql.SQL(
         "SELECT (SELECT true FROM {} AS r WHERE {} ORDER BY {} LIMIT 1) IS NOT NULL AS more"
     ).format(
         _table(opening.shape.relations[0]),
-        _candidates(opening, after, None),
+        _candidates(opening, after, None, span),
         _in_order(opening.shape),
     )
 
@@ -311,13 +330,22 @@ def _copy(select: sql.Composed) -> sql.Composed:
     return sql.SQL("COPY ({}) TO STDOUT").format(select)
 
 
-def _candidates(opening: Opening, after: Cursor | None, last: Cursor | None) -> sql.Composed:
+def _candidates(
+    opening: Opening, after: Cursor | None, last: Cursor | None, span: Reach = WHOLE
+) -> sql.Composed:
     """Return the condition on ``r``: old enough, of the namespace, between two cursors, as the kind says."""
     shape = opening.shape
     time = shape.order[0]
     parts: list[sql.Composable] = [
         sql.SQL("{} < {}").format(_ordered("r", time), _cast(opening.cutoff, time))
     ]
+    for bound, operator in ((span.begins, ">="), (span.ends, "<")):
+        if bound is not None:
+            parts.append(
+                sql.SQL("{} {} {}").format(
+                    _ordered("r", time), sql.SQL(operator), _cast(bound, time)
+                )
+            )
     for cursor, operator in ((after, ">"), (last, "<=")):
         if cursor is not None:
             # The time alone says nothing new. But the planner takes two of these for one range, which it

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
+from shared.archive.copying import copied
 from shared.archive.describe import described_as
 from shared.archive.examine import Finding, Problem
+from shared.archive.explained import flattened, plan_of
 from shared.archive.file import Reading, page_bytes
 from shared.archive.opening import End, first_look
-from shared.archive.page import Page, edge_query, extent_query, root_select
+from shared.archive.page import (
+    Page,
+    cursor_of,
+    edge_query,
+    extent_query,
+    related_select,
+    root_query,
+    root_select,
+)
 from shared.archive.places import places
+from shared.archive.reach import WHOLE, Reach, between, reaches
 from shared.archive.source import snapshot
 from shared.archive.survey import survey
+from shared.catalog.names import TableName
 from shared.chain.batch import Header
 from shared.chain.manifest import Namespace, encode_manifest
 from shared.chain.verify import start, verify_batch
@@ -25,13 +35,12 @@ from shared.clock import Deadline
 from shared.errors import Code, Passing, Refused, TooMuch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import psycopg
 
     from shared.archive.kinds import NamedKind
     from shared.archive.shape import Opening
     from shared.archive.source import SourceConnection
+    from shared.chain.manifest import Cursor
     from shared.db.connect import Row
 
 READER = "tallystick preview"
@@ -41,8 +50,6 @@ EDGE_SECONDS = 1.0
 # Pages are sampled at so many places of a window.
 PLACES = 5
 NOBODY = "00000000-0000-0000-0000-000000000000"
-# The root's alias in the query of a page, and those the server makes of it for partitions.
-ROOT_ALIAS = re.compile(r"r(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,15 @@ class Extent:
 
 @dataclass(frozen=True)
 class PagePlan:
-    """How the server would find the roots of a page: by which indexes, reading everything, sorting it."""
+    """How the server would read a page: by which indexes, reading all of the root table, sorting it.
+
+    ``related_read_all`` are the related tables for whose rows it would read all of some table.
+    """
 
     indexes: tuple[str, ...]
     reads_all: bool
     sorts: bool
+    related_read_all: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -130,12 +141,13 @@ def preview(
         namespace_value=namespace if kind.kind.namespace else None,
         name=READER,
     )
-    plan = _page_plan(connection, opening, batch_size)
-    findings = found.findings
-    if plan.reads_all or plan.sorts:
-        table = opening.shape.tables[0].label
-        findings += (Finding(Problem.PAGE_READS_ALL, {"table": table}),)
     extent = _extent(connection, opening, min(COUNT_SECONDS, deadline.left() / 3))
+    plan = _page_plan(source.open(), opening, extent, batch_size)
+    read_all = [opening.shape.tables[0].label] if plan.reads_all or plan.sorts else []
+    findings = found.findings + tuple(
+        Finding(Problem.PAGE_READS_ALL, {"table": table})
+        for table in (*read_all, *plan.related_read_all)
+    )
     sample = _sample(source, kind, opening, batch_size, Deadline.after(deadline.left() / 2))
     if sample is not None and 0 < sample.roots < extent.roots:
         sample = _spread(source, kind, opening, extent, sample, deadline)
@@ -177,40 +189,63 @@ def estimated(
     connection: psycopg.Connection[Row], query: sql.Composed, seconds: float = COUNT_SECONDS
 ) -> int:
     """Return the planner's guess at what a count would give, which is as good as the last ANALYZE."""
-    top = _explained(connection, query, seconds)
+    top = plan_of(connection, query, seconds)
     # The aggregate has one row; what it is made of is below.
     return max((round(node["Plan Rows"]) for node in top.get("Plans", ())), default=0)
 
 
-def _page_plan(connection: psycopg.Connection[Row], opening: Opening, batch_size: int) -> PagePlan:
-    nodes = list(_flattened(_explained(connection, root_select(opening, None, batch_size + 1))))
-    of_root = [node for node in nodes if ROOT_ALIAS.fullmatch(node.get("Alias", ""))]
-    bitmaps = [node for node in nodes if node["Node Type"] == "Bitmap Index Scan"]
-    indexes = (node.get("Index Name") for node in of_root + bitmaps)
+def _page_plan(
+    connection: psycopg.Connection[Row], opening: Opening, extent: Extent, batch_size: int
+) -> PagePlan:
+    """Ask how a page in the middle of the window would be read, as most of them are.
+
+    The first page has no lower bound: the server may plan it well, and all others badly.
+    """
+    place, last, span = _middle(connection, opening, extent, batch_size)
+    asked = [root_select(opening, place, batch_size, span)]
+    if last is not None:
+        related = range(1, len(opening.shape.relations))
+        asked += [related_select(opening, each, place, last, batch_size) for each in related]
+    plans = [list(flattened(plan_of(connection, each, COUNT_SECONDS))) for each in asked]
+    scanning = [any(node["Node Type"] == "Seq Scan" for node in nodes) for nodes in plans]
+    names = (node.get("Index Name") for nodes in plans for node in nodes)
+    tables = zip(opening.shape.tables[1:], scanning[1:], strict=False)
     return PagePlan(
-        indexes=tuple(dict.fromkeys(index for index in indexes if index)),
-        reads_all=any(node["Node Type"] == "Seq Scan" for node in of_root),
-        sorts=any(node["Node Type"] == "Sort" for node in nodes),
+        indexes=tuple(dict.fromkeys(name for name in names if name)),
+        reads_all=scanning[0],
+        sorts=any(node["Node Type"] == "Sort" for node in plans[0]),
+        related_read_all=tuple(table.label for table, scans in tables if scans),
     )
 
 
-def _explained(
-    connection: psycopg.Connection[Row], query: sql.Composed, seconds: float = COUNT_SECONDS
-) -> dict[str, Any]:
-    with snapshot(connection, [], name=READER, seconds=seconds, lock=False):
-        # Workers would divide the numbers of rows among them.
-        connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-        row = connection.execute(sql.SQL("EXPLAIN (FORMAT JSON) ") + query).fetchone()
-    assert row is not None  # noqa: S101 - a plan has one row
-    found = row["QUERY PLAN"]
-    top: dict[str, Any] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
-    return top
+def _middle(
+    connection: psycopg.Connection[Row], opening: Opening, extent: Extent, batch_size: int
+) -> tuple[Cursor | None, Cursor | None, Reach]:
+    """Return the places before and at the end of a page in the middle of the window, and what it looks at.
 
-
-def _flattened(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", ()):
-        yield from _flattened(child)
+    No places where the window is empty, or reading a page takes too long.
+    """
+    if (
+        extent.oldest is None
+        or extent.newest is None
+        or "infinity" in extent.oldest + extent.newest
+    ):
+        return None, None, WHOLE
+    table = opening.shape.tables[0]
+    root = TableName(table.schema, table.name)
+    place = last = None
+    try:
+        with snapshot(connection, [root], name=READER, seconds=COUNT_SECONDS, lock=False) as facts:
+            (middle,) = between(connection, opening, (extent.oldest, extent.newest), (2,))
+            for line in copied(
+                connection, root_query(opening, None, batch_size, Reach(middle, None))
+            ):
+                place, last = place or cursor_of(opening.shape, line), line
+            partitioned = facts[0].row["kind"] == "p"
+            spans = reaches(connection, opening, place) if partitioned else (WHOLE,)
+    except (TooMuch, Passing):
+        return None, None, WHOLE
+    return place, cursor_of(opening.shape, last) if last else None, spans[0]
 
 
 def _sample(

@@ -11,6 +11,7 @@ from psycopg import sql
 from shared.archive.copying import copied
 from shared.archive.examine import Finding, Problem, examine, tables_of
 from shared.archive.page import related_select, root_select
+from shared.archive.served import OF_INDEXES, index_findings
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
 from shared.archive.staying import staying, zone_note
@@ -112,7 +113,12 @@ def survey(
     if there and encoding == "SQL_ASCII":
         findings += (Finding(Problem.ENCODING_NONE, {"encoding": encoding}),)
     if shape is not None:
-        findings += _queries(connection, shape, seconds)
+        invalid = _queries(connection, shape, seconds)
+        if not invalid:
+            # The catalog shows which indexes there are; the planner knows which of them serve.
+            findings = tuple(each for each in findings if each.problem not in OF_INDEXES)
+            findings += index_findings(connection, _opening(shape), facts, seconds)
+        findings += invalid
         findings += _time_zone(connection, definition["time_zone"], seconds)
     notes: tuple[Finding, ...] = ()
     # What the server does not accept cannot be counted either.

@@ -126,9 +126,7 @@ def _severity(problem: Problem, *, refuses: bool, planned: bool) -> Severity:
 
 def _mending(problem: Problem, params: dict[str, Any], role: str) -> tuple[str, ...]:
     if problem in {Problem.NO_INDEX_FOR_ORDER, Problem.NO_INDEX_FOR_JOIN}:
-        columns = ", ".join(quoted(column) for column in params["columns"])
-        # Names of tables come as they are written in kinds files, quoted where they need it.
-        return (f"CREATE INDEX CONCURRENTLY ON {params['table']} ({columns});",)
+        return (f"{params['sql']};",)
     if problem is Problem.ROW_SECURITY:
         return (f"ALTER ROLE {quoted(role)} BYPASSRLS;",)
     return ()

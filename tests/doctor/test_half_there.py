@@ -88,7 +88,9 @@ def test_a_source_alone_is_enough_to_look_at(
         ("TABLE_MISSING", "warning"),
         ("VOLUME_NOT_CONFIGURED", "info"),
     ]
-    assert found["findings"][1]["sql"] == ['CREATE INDEX CONCURRENTLY ON public.note ("at", "id");']
+    assert found["findings"][1]["sql"] == [
+        'CREATE INDEX CONCURRENTLY ON "public"."note" ("at", "id");'
+    ]
     assert "clocks" not in skipped(found)
     assert bare("doctor", "--strict").code == 1
 

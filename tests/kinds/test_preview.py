@@ -71,12 +71,29 @@ def test_it_names_the_index_of_a_page_and_warns_where_there_is_none(
     source: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = previewed(capsys, "--batch-size", "10")
-    assert found["plan"] == {"indexes": [], "reads_all": True, "sorts": True}
+    assert found["plan"] == {
+        "indexes": [],
+        "reads_all": True,
+        "sorts": True,
+        "related_read_all": ["public.line"],
+    }
     assert {"PAGE_READS_ALL", "NO_INDEX_FOR_ORDER"} <= codes(found)
     execute(source, "CREATE INDEX note_in_order ON note (at, id)", "ANALYZE note")
     found = previewed(capsys, "--batch-size", "10")
-    assert found["plan"] == {"indexes": ["note_in_order"], "reads_all": False, "sorts": False}
-    assert not codes(found) & {"PAGE_READS_ALL", "NO_INDEX_FOR_ORDER"}
+    assert (found["plan"]["reads_all"], found["plan"]["related_read_all"]) == (
+        False,
+        ["public.line"],
+    )
+    assert {"PAGE_READS_ALL", "NO_INDEX_FOR_JOIN"} <= codes(found)
+    execute(source, "CREATE INDEX line_note ON line (note)")
+    found = previewed(capsys, "--batch-size", "10")
+    assert found["plan"] == {
+        "indexes": ["note_in_order", "line_note"],
+        "reads_all": False,
+        "sorts": False,
+        "related_read_all": [],
+    }
+    assert not codes(found) & {"PAGE_READS_ALL", "NO_INDEX_FOR_ORDER", "NO_INDEX_FOR_JOIN"}
 
 
 def test_it_sees_the_indexes_of_partitions(source: str, capsys: pytest.CaptureFixture[str]) -> None:
