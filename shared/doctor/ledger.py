@@ -18,7 +18,7 @@ DIRECTORIES_MAX = 10
 # Jobs that were abandoned before they wrote anything have none: so many are passed over at most.
 LOOKED_AT_MAX = 100
 # Adding up so many takes some tens of milliseconds; more of them are left to the scan.
-ADDED_UP_MAX = 100_000
+ADDED_UP_MAX = 50_000
 
 # The row is locked first: who settles meanwhile adds to the sum after it was put right.
 MENDED_SUM = (

@@ -24,7 +24,6 @@ COMMANDS = {
     "`jobs list`": ("jobs", "list"),
     "`jobs list --namespace default`": ("jobs", "list", "--namespace", "default"),
     "`archive tails`": ("archive", "tails"),
-    "`plan list`": ("plan", "list"),
     "`recovery list`": ("recovery", "list"),
     "`doctor`": ("doctor",),
 }
