@@ -28,6 +28,7 @@ class Sighting(StrEnum):
     UNKNOWN_DIRECTORY = "UNKNOWN_DIRECTORY"
     UNRECORDED_FILE = "UNRECORDED_FILE"
     FOREIGN_ENTRY = "FOREIGN_ENTRY"
+    ENTRY_UNREADABLE = "ENTRY_UNREADABLE"
     LEDGER_CORRECTED = "LEDGER_CORRECTED"
     LEFTOVER_RESERVATION = "LEFTOVER_RESERVATION"
 
@@ -92,6 +93,9 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     findings: list[Finding] = [
         (Sighting.FOREIGN_ENTRY, where | {"name": name}) for name in seen.foreign[:NAMED_MAX]
     ]
+    if seen.unreadable is not None:
+        file, cause = seen.unreadable.get("file"), seen.unreadable["cause"]
+        findings.append((Sighting.ENTRY_UNREADABLE, where | {"file": file, "cause": cause}))
     if seen.job_id is not None:
         findings += _of_job(seen, recorded)
     # What only a scan ever measures, like the marker in the root, was never believed to be otherwise.
@@ -99,7 +103,7 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     if seen.bytes is not None and believed is not None and seen.bytes != believed:
         params = where | {"believed": believed, "found": seen.bytes}
         findings.append((Sighting.LEDGER_CORRECTED, params))
-    if seen.whole and recorded.leftover is not None:
+    if seen.releases and recorded.leftover is not None:
         params = where | {"bytes": recorded.reserved}
         findings.append((Sighting.LEFTOVER_RESERVATION, params))
     return findings
@@ -127,7 +131,7 @@ def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
         unconfirmed = recorded.batches == 0 and seen.broken["cause"] == "MANIFEST_MISSING"
         if not unconfirmed:
             findings.append((Sighting.CHAIN_BROKEN, where | seen.broken))
-    elif seen.whole and seen.reached < recorded.batches:
+    elif seen.whole and seen.unreadable is None and seen.reached < recorded.batches:
         params = where | {"file": file_name(seen.reached + 1), "batches": recorded.batches}
         findings.append((Sighting.FILE_MISSING, params))
     return findings

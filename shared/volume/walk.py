@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 JOB_DIRECTORY = re.compile(rf"{_UUID}-({_UUID})")
 OWN_ENTRIES = frozenset({MARKER, LOCK, TEMP, EVIDENCE})
+# No wait lets anybody in.
+LASTING = frozenset({"EACCES", "EPERM"})
 # The ledger's name for what lies in the root itself and in its working directories.
 ROOT = ""
 
@@ -45,6 +47,8 @@ class Bounds:
 
     files: int
     seconds: float
+    # Whether an error of reading may have passed by the next try; once it was tried often enough, it is told.
+    may_pass: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class Seen:
     """What one step saw of one directory.
 
     ``verified`` are numbers and digests of the batch files that verified in this step, ``reached`` the
-    number the chain verified up to, ``broken`` what stopped it. ``whole`` says that the walk is done with
+    number the chain verified up to, ``broken`` what stopped it, ``unreadable`` what could not be read and
+    why, which proves nothing. ``whole`` says that the walk is done with
     the directory; ``bytes`` are those of all its regular files, None where nothing was measured.
     """
 
@@ -91,6 +96,7 @@ class Seen:
     verified: tuple[tuple[int, str], ...] = ()
     reached: int = 0
     broken: dict[str, Any] | None = None
+    unreadable: dict[str, Any] | None = None
     foreign: tuple[str, ...] = ()
 
     @property
@@ -99,11 +105,17 @@ class Seen:
         match = JOB_DIRECTORY.fullmatch(self.directory)
         return match[1] if match else None
 
+    @property
+    def releases(self) -> bool:
+        """Tell whether all that lies here was seen, so that what was set aside for more may be given back."""
+        return self.whole and self.unreadable is None
+
 
 @dataclass
 class _Budget:
     files: int
     ends: float
+    may_pass: bool
     used: int = field(default=0)
 
     def spent(self) -> bool:
@@ -126,10 +138,11 @@ def walk(
 ) -> tuple[tuple[Seen, ...], Place | None]:
     """Walk on from ``place`` through ``names`` until a bound is met.
 
-    Returns what was seen and the place to go on from, None when the walk is over. A file that cannot be
-    read raises ``Passing``: only bytes that were read prove anything.
+    Returns what was seen and the place to go on from, None when the walk is over. A directory or file that
+    cannot be read is reported and passed over, for it would keep all others from being verified; where the
+    error may pass it raises ``Passing`` first, as often as ``bounds`` say.
     """
-    budget = _Budget(bounds.files, time.monotonic() + bounds.seconds)
+    budget = _Budget(bounds.files, time.monotonic() + bounds.seconds, bounds.may_pass)
     seen = []
     if place.last is None:
         seen.append(_root(volume))
@@ -167,8 +180,21 @@ def _directory(
         if not stat.S_ISDIR(status.st_mode) or not JOB_DIRECTORY.fullmatch(name):
             size = status.st_size if stat.S_ISREG(status.st_mode) else None
             return Seen(name, present=True, whole=True, bytes=size, foreign=(name,)), None
-        with opened_directory(volume.fd, name) as directory:
-            return _job(directory, name, position, budget)
+        try:
+            with opened_directory(volume.fd, name) as directory:
+                return _job(directory, name, position, budget)
+        except (OSError, Passing) as error:
+            cause = _lasting(error, budget)
+            seen = Seen(name, present=True, whole=True, bytes=None, unreadable={"cause": cause})
+            return seen, None
+
+
+def _lasting(error: OSError | Passing, budget: _Budget) -> str:
+    """Return the cause of an error of reading that stays; raises the error where it may pass."""
+    cause = errno_name(error) if isinstance(error, OSError) else str(error.params.get("cause"))
+    if budget.may_pass and cause not in LASTING:
+        raise error
+    return cause
 
 
 def _job(
@@ -190,6 +216,7 @@ def _job(
             verified=tuple(seen.verified),
             reached=seen.position.seq if seen.position else 0,
             broken=seen.broken,
+            unreadable=seen.unreadable,
             foreign=tuple(foreign) if seen.whole else (),
         ),
         seen.position,
@@ -206,6 +233,7 @@ class _Chain:
         self.verified: list[tuple[int, str]] = []
         self.verified_bytes = 0
         self.broken: dict[str, Any] | None = None
+        self.unreadable: dict[str, Any] | None = None
         self.whole = False
 
     def walk(self, position: Position | None, budget: _Budget) -> None:
@@ -220,6 +248,8 @@ class _Chain:
                 self._next(manifest, self.position, file)
         except Broken as broken:
             self.broken = {"file": file, "cause": str(broken.reason), **broken.params}
+        except OSError as error:
+            self.unreadable = {"file": file, "cause": _lasting(error, budget)}
         self._look_for_gap()
         self.whole = True
 
@@ -237,7 +267,7 @@ class _Chain:
 
     def _look_for_gap(self) -> None:
         """A number that is missing hides every later file from a walk that follows the numbers."""
-        if self.broken is not None or self.position is None:
+        if self.broken is not None or self.unreadable is not None or self.position is None:
             return
         numbers = [number for name in self._sizes if (number := file_number(name)) is not None]
         if numbers and max(numbers) > self.position.seq:
