@@ -124,10 +124,13 @@ def _problem(opened: Session) -> Json | None:
     from handlers import shape
     from handlers.cli.session import opened_volume
     from shared.errors import Missing
-    from shared.volume import ledger
+    from shared.volume import identity, ledger
 
+    root = opened.settings.archive_root
+    assert root is not None  # noqa: S101 - the caller asks for a volume that is configured
     try:
         with opened_volume(opened.settings) as volume:
+            identity.check_writable(volume, root)
             ledger.recognise(opened.control, volume)
     except Missing as missing:
         return shape.error(missing)

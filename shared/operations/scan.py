@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # A scan leaves the larger part of its deadline unused: it is in nobody's way if the next unit comes soon.
 WALK_SHARE = 0.5
 FINDINGS_MAX = 100
+# How often a step is tried anew for something that cannot be read, before that is reported and passed over.
+TRIES = 2
 SEVERITY = {
     Sighting.LEDGER_CORRECTED: "info",
     Sighting.UNRECORDED_FILE: "info",
@@ -62,7 +64,8 @@ def next_stretch(work: Work, claim: Claim) -> Stretch:
     believed = ledger.directories(work.control, volume.storage_id, place.after, limit)
     names = heapq.nsmallest(limit, {*entries(volume, place, limit), *believed})
     seconds = work.deadline.left() * WALK_SHARE
-    return Stretch(claim, place, tuple(names), Bounds(claim.job.page_size, seconds))
+    may_pass = claim.job.failures < TRIES
+    return Stretch(claim, place, tuple(names), Bounds(claim.job.page_size, seconds, may_pass))
 
 
 def look(work: Work, stretch: Stretch) -> tuple[tuple[Seen, ...], Place | None]:
@@ -83,7 +86,7 @@ def reconcile(
         findings += reconciled(each, recorded)
         if each.bytes is not None:
             entries_now.append(LedgerEntry(each.directory, each.bytes))
-        if recorded.leftover is not None and each.whole:
+        if recorded.leftover is not None and each.releases:
             released.append(recorded.leftover)
     return Reconciled(seen, place, tuple(findings), tuple(entries_now), tuple(released))
 

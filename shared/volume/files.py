@@ -8,7 +8,7 @@ import stat
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from shared.errors import Code, Passing, Verdict
+from shared.errors import Code, Missing, Passing, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -27,18 +27,36 @@ def errno_name(error: OSError) -> str:
 
 
 @contextmanager
-def storage_errors(**params: object) -> Iterator[None]:
+def storage_errors(fd: int | None = None, **params: object) -> Iterator[None]:
     """Turn what the operating system says of the volume into a trouble.
 
-    A full volume is a verdict. Everything else passes: only bytes that were read can prove damage.
+    A full volume is a verdict; with ``fd``, a descriptor on it, what it has none of is told: bytes or
+    inodes. One that is mounted read-only is not there to be worked with. Everything else passes: only bytes
+    that were read can prove damage.
     """
     try:
         yield
     except OSError as error:
         cause = errno_name(error)
+        if error.errno == errno.EROFS:
+            raise Missing(Code.STORAGE_UNAVAILABLE, cause="read-only", **params) from error
+        if error.errno == errno.ENOSPC and (free := _free_without_inodes(fd)):
+            raise Verdict(Code.STORAGE_LIMIT, cause="inodes", free=free, **params) from error
         if error.errno in FULL:
             raise Verdict(Code.STORAGE_LIMIT, cause=cause, **params) from error
         raise Passing(Code.STORAGE_FAILED, cause=cause, **params) from error
+
+
+def _free_without_inodes(fd: int | None) -> int:
+    """Return the free bytes of a file system that has room but no inode left; 0 in every other case."""
+    if fd is None:
+        return 0
+    with suppress(OSError):
+        found = os.fstatvfs(fd)
+        # Network file systems may count no inodes at all.
+        if found.f_files > 0 and found.f_favail == 0:
+            return found.f_bavail * found.f_frsize
+    return 0
 
 
 def let_go(fd: int) -> None:

@@ -97,6 +97,12 @@ def opened(root: Path, storage_id: str) -> Iterator[Volume]:
         yield Volume(fd, storage_id, status.st_uid, status.st_ino, marker.st_ino)
 
 
+def check_writable(volume: Volume, root: Path) -> None:
+    """Check that the volume is mounted for writing; raises ``Missing`` (STORAGE_UNAVAILABLE)."""
+    if os.fstatvfs(volume.fd).f_flag & os.ST_RDONLY:
+        raise Missing(Code.STORAGE_UNAVAILABLE, cause="read-only", root=str(root))
+
+
 def probe(root: Path, storage_id: str, seconds: float = PROBE_SECONDS) -> None:
     """Find out within ``seconds`` whether the volume is there; raises ``Missing`` when not.
 
@@ -202,6 +208,11 @@ def _marker(fd: int) -> tuple[str, os.stat_result]:
 
 
 def _unavailable(error: OSError, root: Path) -> Missing:
-    causes = {"ENOENT": "not-there", "ELOOP": "symbolic-link", "ENOTDIR": "not-a-directory"}
+    causes = {
+        "ENOENT": "not-there",
+        "ELOOP": "symbolic-link",
+        "ENOTDIR": "not-a-directory",
+        "EROFS": "read-only",
+    }
     name = errno_name(error)
     return Missing(Code.STORAGE_UNAVAILABLE, cause=causes.get(name, name), root=str(root))

@@ -52,7 +52,7 @@ def held(volume: Volume, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
 def _open(volume: Volume) -> int:
     # Read-write, because NFS grants an exclusive lock only on a descriptor that may write.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with storage_errors(file=LOCK):
+    with storage_errors(volume.fd, file=LOCK):
         fd = open_file(volume.fd, LOCK, flags)
         owner = os.fstat(fd).st_uid
     if owner != volume.owner:
@@ -89,7 +89,7 @@ def prepare(volume: Volume) -> None:
 
     Nobody else publishes while the lock is held, so whatever is in ``.tmp`` is an orphan's or a zombie's.
     """
-    with storage_errors():
+    with storage_errors(volume.fd):
         for name in (TEMP, EVIDENCE):
             make_directory(volume.fd, name)
         with opened_directory(volume.fd, TEMP) as temp:

@@ -58,7 +58,7 @@ def write_temp(volume: Volume, chunks: Iterable[bytes]) -> Temp:
     """
     name = secrets.token_hex(16)
     digest, size = hashlib.sha256(), 0
-    with storage_errors(), opened_directory(volume.fd, TEMP) as temp:
+    with storage_errors(volume.fd), opened_directory(volume.fd, TEMP) as temp:
         fd = open_file(temp, name, CREATE)
         try:
             _check_owner(volume, fd)
@@ -101,7 +101,7 @@ def job_directory(volume: Volume, name: str, *, create: bool) -> Iterator[int]:
 
     Raises ``Verdict`` (FILE_CHECK_FAILED) when a directory that must be there is not.
     """
-    with storage_errors(directory=name):
+    with storage_errors(volume.fd, directory=name):
         if create:
             make_directory(volume.fd, name)
             # Also when it was there: whoever made it may have died before this.
@@ -181,7 +181,7 @@ def is_listed(directory: int, name: str) -> bool:
 
 
 def _whose(temp: Temp, directory: int, name: str, link_error: OSError) -> bool:
-    with storage_errors(file=name):
+    with storage_errors(directory, file=name):
         try:
             fd = _open(directory, name)
         except FileNotFoundError:

@@ -30,6 +30,7 @@ class Sighting(StrEnum):
     UNRECORDED_FILE = "UNRECORDED_FILE"
     FOREIGN_ENTRY = "FOREIGN_ENTRY"
     HARMLESS_ENTRY = "HARMLESS_ENTRY"
+    ENTRY_UNREADABLE = "ENTRY_UNREADABLE"
     LEDGER_CORRECTED = "LEDGER_CORRECTED"
     LEFTOVER_RESERVATION = "LEFTOVER_RESERVATION"
 
@@ -97,6 +98,9 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     if seen.harmless:
         names = list(seen.harmless[:NAMED_MAX])
         findings.append((Sighting.HARMLESS_ENTRY, where | {"names": names}))
+    if seen.unreadable is not None:
+        file, cause = seen.unreadable.get("file"), seen.unreadable["cause"]
+        findings.append((Sighting.ENTRY_UNREADABLE, where | {"file": file, "cause": cause}))
     if seen.job_id is not None:
         findings += _of_job(seen, recorded)
     # What only a scan ever measures, like the marker in the root, was never believed to be otherwise.
@@ -104,7 +108,7 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     if seen.bytes is not None and believed is not None and seen.bytes != believed:
         params = where | {"believed": believed, "found": seen.bytes}
         findings.append((Sighting.LEDGER_CORRECTED, params))
-    if seen.whole and recorded.leftover is not None:
+    if seen.releases and recorded.leftover is not None:
         params = where | {"bytes": recorded.reserved}
         findings.append((Sighting.LEFTOVER_RESERVATION, params))
     return findings
@@ -131,7 +135,8 @@ def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
         # Where a job has confirmed nothing yet, its directory may still be without a manifest.
         if recorded.batches or damage["cause"] != "MANIFEST_MISSING":
             findings.append((Sighting.CHAIN_BROKEN, where | damage))
-    if not seen.damages and seen.whole and seen.reached < recorded.batches:
+    all_read = seen.whole and seen.unreadable is None
+    if not seen.damages and all_read and seen.reached < recorded.batches:
         params = where | {"file": file_name(seen.reached + 1), "batches": recorded.batches}
         findings.append((Sighting.FILE_MISSING, params))
     return findings

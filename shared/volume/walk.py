@@ -44,6 +44,8 @@ JOB_DIRECTORY = re.compile(rf"{_UUID}-({_UUID})")
 OWN_ENTRIES = frozenset({MARKER, LOCK, TEMP, EVIDENCE})
 # What opening says where no regular file has the name: none, a link, a directory or a device.
 NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})
+# No wait lets anybody in.
+LASTING = frozenset({"EACCES", "EPERM"})
 # The ledger's name for what lies in the root itself and in its working directories.
 ROOT = ""
 
@@ -54,6 +56,8 @@ class Bounds:
 
     files: int
     seconds: float
+    # Whether an error of reading may have passed by the next try; once it was tried often enough, it is told.
+    may_pass: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,10 @@ class Seen:
     """What one step saw of one directory.
 
     ``verified`` are numbers and digests of the batch files that verified in this step, ``reached`` the
-    number of the last file that was looked at, ``damages`` all that was wrong with them. ``whole`` says
-    that the walk is done with the directory; ``bytes`` are those of all its regular files, None where
-    nothing was measured. ``harmless`` are entries that file systems and desktops leave.
+    number of the last file that was looked at, ``damages`` all that was wrong with them, ``unreadable`` what
+    could not be read and why, which proves nothing. ``whole`` says that the walk is done with the directory;
+    ``bytes`` are those of all its regular files, None where nothing was measured. ``harmless`` are entries
+    that file systems and desktops leave.
     """
 
     directory: str
@@ -101,6 +106,7 @@ class Seen:
     verified: tuple[tuple[int, str], ...] = ()
     reached: int = 0
     damages: tuple[dict[str, Any], ...] = ()
+    unreadable: dict[str, Any] | None = None
     foreign: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
 
@@ -110,11 +116,17 @@ class Seen:
         match = JOB_DIRECTORY.fullmatch(self.directory)
         return match[1] if match else None
 
+    @property
+    def releases(self) -> bool:
+        """Tell whether all that lies here was seen, so that what was set aside for more may be given back."""
+        return self.whole and self.unreadable is None
+
 
 @dataclass
 class _Budget:
     files: int
     ends: float
+    may_pass: bool
     used: int = field(default=0)
 
     def spent(self) -> bool:
@@ -138,10 +150,11 @@ def walk(
 ) -> tuple[tuple[Seen, ...], Place | None]:
     """Walk on from ``place`` through ``names`` until a bound is met.
 
-    Returns what was seen and the place to go on from, None when the walk is over. A file that cannot be
-    read raises ``Passing``: only bytes that were read prove anything.
+    Returns what was seen and the place to go on from, None when the walk is over. A directory or file that
+    cannot be read is reported and passed over, for it would keep all others from being verified; where the
+    error may pass it raises ``Passing`` first, as often as ``bounds`` say.
     """
-    budget = _Budget(bounds.files, time.monotonic() + bounds.seconds)
+    budget = _Budget(bounds.files, time.monotonic() + bounds.seconds, bounds.may_pass)
     seen = []
     if place.last is None:
         seen.append(_root(volume))
@@ -182,8 +195,21 @@ def _directory(
             if is_harmless(name):
                 return replace(seen, harmless=(name,)), None
             return replace(seen, foreign=(name,)), None
-        with opened_directory(volume.fd, name) as directory:
-            return _job(directory, name, position, budget)
+        try:
+            with opened_directory(volume.fd, name) as directory:
+                return _job(directory, name, position, budget)
+        except (OSError, Passing) as error:
+            cause = _lasting(error, budget)
+            seen = Seen(name, present=True, whole=True, bytes=None, unreadable={"cause": cause})
+            return seen, None
+
+
+def _lasting(error: OSError | Passing, budget: _Budget) -> str:
+    """Return the cause of an error of reading that stays; raises the error where it may pass."""
+    cause = errno_name(error) if isinstance(error, OSError) else str(error.params.get("cause"))
+    if budget.may_pass and cause not in LASTING:
+        raise error
+    return cause
 
 
 def _job(
@@ -202,6 +228,7 @@ def _job(
             verified=tuple(seen.verified),
             reached=seen.position.seq if seen.position else 0,
             damages=tuple(seen.damages),
+            unreadable=seen.unreadable,
             foreign=tuple(sorted((*there.foreign, *there.irregular))) if there else (),
             harmless=there.harmless if there else (),
         ),
@@ -218,6 +245,7 @@ class _Chain:
         self.verified: list[tuple[int, str]] = []
         self.verified_bytes = 0
         self.damages: list[dict[str, Any]] = []
+        self.unreadable: dict[str, Any] | None = None
 
     def walk(self, position: Position | None, budget: _Budget) -> Listing | None:
         """Verify on from ``position``; return what lies in the directory once the last file was reached."""
@@ -226,13 +254,22 @@ class _Chain:
         except Broken as broken:
             self.damages.append({"file": MANIFEST_NAME, **damage_of(broken)})
             return listed(self._directory, measured=True)
+        except OSError as error:
+            self.unreadable = {"file": MANIFEST_NAME, "cause": _lasting(error, budget)}
+            return listed(self._directory, measured=True)
         self.position = position or beginning
         # The next file is opened by its name, so a step does not read the whole directory. Where it does
         # not open, the listing decides whether it is there and which file comes next.
         there: Listing | None = None
         seq = self.position.seq + 1
         while not budget.spent():
-            if self._next(manifest, self.position, seq):
+            try:
+                opened = self._next(manifest, self.position, seq)
+            except OSError as error:
+                # Files after it are not looked at: what links to bytes that nobody has read proves little.
+                self.unreadable = {"file": file_name(seq), "cause": _lasting(error, budget)}
+                return there or listed(self._directory, measured=True)
+            if opened:
                 budget.used += 1
                 seq += 1
                 continue

@@ -176,7 +176,7 @@ BY_THE_WAY = {
     "a directory that was read is closed": ("close", "job", errno.EIO, None),
     "the lock is closed": ("close", ".lock", errno.EIO, None),
     "the root is closed": ("close", ".", errno.EIO, None),
-    "the time of the lock is set": ("utimensat", ".lock", errno.EROFS, Code.STORAGE_FAILED),
+    "the time of the lock is set": ("utimensat", ".lock", errno.EROFS, Code.STORAGE_UNAVAILABLE),
     "evidence is looked for": ("openat", ".evidence", errno.ENOSPC, Code.STORAGE_LIMIT),
 }
 

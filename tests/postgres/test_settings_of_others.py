@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from shared.archive import source
-from shared.archive.page import copied as copied_lines
+from shared.archive.copying import copied as copied_lines
 from shared.archive.page import root_query
 from shared.archive.shape import Opening
 from shared.archive.source import SourceConnection, snapshot
