@@ -9,11 +9,12 @@ import tempfile
 from pathlib import Path
 
 from shared.db import embedded
-from tests.bench import archiving, claiming, finding, importing, memory, returning, starting
+from tests.bench import archiving, claiming, finding, importing, memory, places, returning, starting
 from tests.bench.ground import text
 
 BENCHES = {
     "archive": archiving.measure,
+    "places": places.measure,
     "memory": memory.measure,
     "return": returning.measure,
     "find": finding.measure,
