@@ -9,6 +9,16 @@ import psycopg
 from psycopg import sql
 
 from shared.archive.copying import copied, pieces
+from shared.archive.fragments import (
+    cast,
+    columns_of,
+    condition,
+    in_order,
+    joined,
+    ordered,
+    table_of,
+    time_bounds,
+)
 from shared.archive.reach import WHOLE, Reach, reaches
 from shared.chain.batch import (
     END_OF_ROWS,
@@ -29,7 +39,7 @@ from shared.errors import Code, TooMuch
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from shared.archive.shape import Opening, OrderColumn, Relation, Shape
+    from shared.archive.shape import Opening, Shape
     from shared.chain.manifest import Cursor
     from shared.clock import Deadline
     from shared.db.connect import Row
@@ -188,10 +198,10 @@ def root_select(
     """Return the query whose rows ``root_query`` copies."""
     shape = opening.shape
     return sql.SQL("SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT {}").format(
-        _columns("r", shape.relations[0]),
-        _table(shape.relations[0]),
+        columns_of("r", shape.relations[0]),
+        table_of(shape.relations[0]),
         _candidates(opening, after, None, span),
-        _in_order(shape),
+        in_order(shape),
         sql.Literal(limit),
     )
 
@@ -206,47 +216,41 @@ def related_select(
     """Return the query whose rows ``related_query`` copies."""
     shape = opening.shape
     inner = sql.SQL("SELECT r.* FROM {} AS r WHERE {}").format(
-        _table(shape.relations[0]), _candidates(opening, after, last)
+        table_of(shape.relations[0]), _candidates(opening, after, last)
     )
     if roots is not None:
         # It leaves nothing out. It tells the planner how few roots there are, which it cannot estimate
         # where many of them share one time; then it looks up their children instead of reading them all.
         inner = sql.SQL("{} ORDER BY {} LIMIT {}").format(
-            inner, _in_order(shape), sql.Literal(roots)
+            inner, in_order(shape), sql.Literal(roots)
         )
     path, place = [], index
     while place:
         path.append(place)
         place = shape.tables[place].parent or 0
     # From the root outwards, each table is joined to what its parent has been narrowed to.
+    time: str | None = shape.order[0].name
     for place in reversed(path):
         relation = shape.relations[place]
+        # A foreign key may hold the root's time. Then the table's own partitions, and rows, are bounded too.
+        keyed = dict(zip(relation.table.references, relation.table.foreign_key, strict=True))
+        time = keyed.get(time) if time is not None else None
+        bounds = [] if time is None else time_bounds("c", time, shape.order[0], after, last)
         own = sql.SQL("SELECT c.* FROM {} AS c WHERE {}").format(
-            _table(relation), _condition(relation.where)
+            table_of(relation), sql.SQL(" AND ").join([*bounds, condition(relation.where)])
         )
         inner = sql.SQL("SELECT c.* FROM ({}) AS c JOIN ({}) AS p ON {}").format(
-            own, inner, _joined(relation)
+            own, inner, joined(relation)
         )
-    return sql.SQL("SELECT {} FROM ({}) AS r").format(_columns("r", shape.relations[index]), inner)
-
-
-def child_select(shape: Shape, index: int) -> sql.Composed:
-    """Return the query for what belongs to any one row of a related table's parent."""
-    relation = shape.relations[index]
-    return sql.SQL(
-        "SELECT 1 FROM {} AS c JOIN (SELECT * FROM {} LIMIT 1) AS p ON {} WHERE {}"
-    ).format(
-        _table(relation),
-        _table(shape.relations[relation.table.parent or 0]),
-        _joined(relation),
-        _condition(relation.where),
+    return sql.SQL("SELECT {} FROM ({}) AS r").format(
+        columns_of("r", shape.relations[index]), inner
     )
 
 
 def count_query(opening: Opening, last: Cursor) -> sql.Composed:
     """Return the query that counts the roots up to a cursor."""
     return sql.SQL("SELECT count(*) AS rows FROM {} AS r WHERE {}").format(
-        _table(opening.shape.relations[0]), _candidates(opening, None, last)
+        table_of(opening.shape.relations[0]), _candidates(opening, None, last)
     )
 
 
@@ -272,9 +276,9 @@ def bounded_count_query(opening: Opening, limit: int) -> sql.Composed:
     return sql.SQL(
         "SELECT count(*) AS roots FROM (SELECT FROM {} AS r WHERE {} ORDER BY {} LIMIT {}) AS found"
     ).format(
-        _table(opening.shape.relations[0]),
+        table_of(opening.shape.relations[0]),
         _candidates(opening, opening.after, None),
-        _in_order(opening.shape),
+        in_order(opening.shape),
         sql.Literal(limit),
     )
 
@@ -287,7 +291,7 @@ def edge_query(opening: Opening) -> sql.Composed:
 def _extent(opening: Opening) -> tuple[sql.Composable, sql.Composable, sql.Composable]:
     time = sql.Identifier("r", opening.shape.order[0].name)
     edges = sql.SQL("min({0})::text AS oldest, max({0})::text AS newest").format(time)
-    table = _table(opening.shape.relations[0])
+    table = table_of(opening.shape.relations[0])
     return edges, table, _candidates(opening, opening.after, None)
 
 
@@ -308,9 +312,9 @@ def first_key_query(opening: Opening, after: Cursor | None) -> sql.Composed:
     )
     return sql.SQL("SELECT ARRAY[{}] AS key FROM {} AS r WHERE {} ORDER BY {} LIMIT 1").format(
         key,
-        _table(shape.relations[0]),
+        table_of(shape.relations[0]),
         _candidates(opening, after, None),
-        _in_order(shape),
+        in_order(shape),
     )
 
 
@@ -320,9 +324,9 @@ def more_query(opening: Opening, after: Cursor | None, span: Reach = WHOLE) -> s
     return sql.SQL(
         "SELECT (SELECT true FROM {} AS r WHERE {} ORDER BY {} LIMIT 1) IS NOT NULL AS more"
     ).format(
-        _table(opening.shape.relations[0]),
+        table_of(opening.shape.relations[0]),
         _candidates(opening, after, None, span),
-        _in_order(opening.shape),
+        in_order(opening.shape),
     )
 
 
@@ -337,29 +341,23 @@ def _candidates(
     shape = opening.shape
     time = shape.order[0]
     parts: list[sql.Composable] = [
-        sql.SQL("{} < {}").format(_ordered("r", time), _cast(opening.cutoff, time))
+        sql.SQL("{} < {}").format(ordered("r", time), cast(opening.cutoff, time))
     ]
+    # The time alone says nothing new beside the comparison of rows. But the planner takes two of these for
+    # one range, which it does not with comparisons of rows, and leaves out the partitions beyond them.
+    parts += time_bounds("r", time.name, time, after, last)
     for bound, operator in ((span.begins, ">="), (span.ends, "<")):
         if bound is not None:
             parts.append(
-                sql.SQL("{} {} {}").format(
-                    _ordered("r", time), sql.SQL(operator), _cast(bound, time)
-                )
+                sql.SQL("{} {} {}").format(ordered("r", time), sql.SQL(operator), cast(bound, time))
             )
     for cursor, operator in ((after, ">"), (last, "<=")):
         if cursor is not None:
-            # The time alone says nothing new. But the planner takes two of these for one range, which it
-            # does not with comparisons of rows, and leaves out the partitions beyond them.
-            parts.append(
-                sql.SQL("{} {} {}").format(
-                    _ordered("r", time), sql.SQL(f"{operator[0]}="), _cast(cursor[0], time)
-                )
-            )
             parts.append(
                 sql.SQL("({}) {} ({})").format(
-                    sql.SQL(", ").join(_ordered("r", column) for column in shape.order),
+                    sql.SQL(", ").join(ordered("r", column) for column in shape.order),
                     sql.SQL(operator),
-                    sql.SQL(", ").join(map(_cast, cursor, shape.order)),
+                    sql.SQL(", ").join(map(cast, cursor, shape.order)),
                 )
             )
     if shape.namespace is not None:
@@ -368,49 +366,5 @@ def _candidates(
                 sql.Identifier("r", shape.namespace), sql.Literal(opening.namespace_value)
             )
         )
-    parts.append(_condition(shape.relations[0].where))
+    parts.append(condition(shape.relations[0].where))
     return sql.SQL(" AND ").join(parts)
-
-
-def _condition(where: str | None) -> sql.Composable:
-    """Return a kind's own condition, which speaks of its table alone and sees no other name."""
-    if where is None:
-        return sql.SQL("true")
-    # On lines of its own: a comment at its end cannot swallow the parenthesis.
-    return sql.SQL("(\n{}\n)").format(sql.SQL(where))
-
-
-def _joined(relation: Relation) -> sql.Composed:
-    table = relation.table
-    pairs = zip(table.foreign_key, table.references, relation.text_join, strict=True)
-    return sql.SQL(" AND ").join(
-        sql.SQL("{}{} = {}").format(
-            sql.Identifier("c", child),
-            sql.SQL(' COLLATE "C"' if text else ""),
-            sql.Identifier("p", parent),
-        )
-        for child, parent, text in pairs
-    )
-
-
-def _columns(alias: str, relation: Relation) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(alias, name) for name in relation.table.copied)
-
-
-def _table(relation: Relation) -> sql.Identifier:
-    return sql.Identifier(relation.table.schema, relation.table.name)
-
-
-def _in_order(shape: Shape) -> sql.Composed:
-    return sql.SQL(", ").join(_ordered("r", column) for column in shape.order)
-
-
-def _ordered(alias: str, column: OrderColumn) -> sql.Composed:
-    # Byte order for text, so that no collation, and no other version of one, can move a row.
-    return sql.SQL("{}{}").format(
-        sql.Identifier(alias, column.name), sql.SQL(' COLLATE "C"' if column.text else "")
-    )
-
-
-def _cast(text: str, column: OrderColumn) -> sql.Composed:
-    return sql.SQL("CAST({} AS {})").format(sql.Literal(text), sql.SQL(column.type))

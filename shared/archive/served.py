@@ -10,8 +10,9 @@ from psycopg import sql
 
 from shared.archive.examine import Finding, Problem
 from shared.archive.explained import flattened, plan_of
+from shared.archive.fragments import condition, joined, table_of
 from shared.archive.index import missing_index
-from shared.archive.page import child_select, root_select
+from shared.archive.page import root_select
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
 from shared.db.statement import statement
@@ -19,7 +20,7 @@ from shared.db.statement import statement
 if TYPE_CHECKING:
     import psycopg
 
-    from shared.archive.shape import Opening
+    from shared.archive.shape import Opening, Shape
     from shared.catalog.facts import Facts
     from shared.db.connect import Row
 
@@ -69,6 +70,19 @@ def index_findings(
     return tuple(findings)
 
 
+def _child_select(shape: Shape, index: int) -> sql.Composed:
+    """Return the query for what belongs to any one row of a related table's parent."""
+    relation = shape.relations[index]
+    return sql.SQL(
+        "SELECT 1 FROM {} AS c JOIN (SELECT * FROM {} LIMIT 1) AS p ON {} WHERE {}"
+    ).format(
+        table_of(relation),
+        table_of(shape.relations[relation.table.parent or 0]),
+        joined(relation),
+        condition(relation.where),
+    )
+
+
 def _serves_order(connection: psycopg.Connection[Row], opening: Opening, seconds: float) -> bool:
     latest = replace(opening, cutoff=LATEST[opening.shape.time_sort])
     top = plan_of(connection, root_select(latest, None, PAGE), seconds, ORDER_WITHOUT)
@@ -91,7 +105,7 @@ def _serves_order(connection: psycopg.Connection[Row], opening: Opening, seconds
 def _serves_join(
     connection: psycopg.Connection[Row], opening: Opening, index: int, seconds: float
 ) -> bool:
-    top = plan_of(connection, child_select(opening.shape, index), seconds, JOIN_WITHOUT)
+    top = plan_of(connection, _child_select(opening.shape, index), seconds, JOIN_WITHOUT)
     nodes = list(flattened(top))
     if any(
         node["Node Type"] == "Seq Scan" and CHILD_ALIAS.fullmatch(node["Alias"]) for node in nodes
@@ -101,11 +115,11 @@ def _serves_join(
     conditions = [node["Index Cond"] for node in nodes if "Index Cond" in node]
     # None where nothing can be found at all, as in a table that has no partition yet.
     return not any(CHILD_ALIAS.fullmatch(node.get("Alias", "")) for node in nodes) or any(
-        all(_names(condition, column) for column in columns) for condition in conditions
+        all(_names(each, column) for column in columns) for each in conditions
     )
 
 
-def _names(condition: str, column: str) -> bool:
+def _names(text: str, column: str) -> bool:
     written = sql.Identifier(column).as_string(None)
     bare = rf"(?<![\w\"$]){re.escape(column)}(?![\w\"$])"
-    return written in condition or re.search(bare, condition) is not None
+    return written in text or re.search(bare, text) is not None

@@ -16,6 +16,7 @@ from tests.bench import (
     importing,
     listing,
     memory,
+    places,
     returning,
     starting,
 )
@@ -23,6 +24,7 @@ from tests.bench.ground import text
 
 BENCHES = {
     "archive": archiving.measure,
+    "places": places.measure,
     "memory": memory.measure,
     "return": returning.measure,
     "find": finding.measure,
