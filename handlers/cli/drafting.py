@@ -122,6 +122,7 @@ def preview(
             namespace=namespace,
             batch_size=batch_size or known.batch or BATCH_DEFAULT,
             deadline=Deadline.after(settings.deadline_seconds),
+            hidden_margin=settings.hidden_margin_seconds,
         )
     item = _previewed(chosen, found, seconds, settings.tick_interval)
     return Answer(item, lambda out: _show(out, item))

@@ -50,6 +50,7 @@ class Problem(StrEnum):
     JOIN_INVALID = "JOIN_INVALID"
     PAGE_READS_ALL = "PAGE_READS_ALL"
     ACTIVITY_HIDDEN = "ACTIVITY_HIDDEN"
+    TRANSACTION_PREPARED = "TRANSACTION_PREPARED"
 
 
 # What no line of a batch can hold inside a name.
@@ -64,6 +65,7 @@ WARNINGS = frozenset(
         Problem.SECOND_PATH,
         Problem.PAGE_READS_ALL,
         Problem.ACTIVITY_HIDDEN,
+        Problem.TRANSACTION_PREPARED,
     }
 )
 

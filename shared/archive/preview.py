@@ -17,6 +17,7 @@ from shared.archive.opening import End, first_look
 from shared.archive.page import Page, edge_query, extent_query, root_select
 from shared.archive.source import snapshot
 from shared.archive.survey import survey
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.chain.batch import Header
 from shared.chain.manifest import Namespace, encode_manifest
 from shared.chain.verify import start, verify_batch
@@ -103,6 +104,7 @@ def preview(
     namespace: str,
     batch_size: int,
     deadline: Deadline,
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS,
 ) -> Preview:
     """Look at a kind without writing anything, all of it before ``deadline``.
 
@@ -121,6 +123,7 @@ def preview(
         end,
         namespace_value=namespace if kind.kind.namespace else None,
         name=READER,
+        hidden_margin=hidden_margin,
     )
     plan = _page_plan(connection, opening, batch_size)
     findings = found.findings

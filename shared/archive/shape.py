@@ -60,7 +60,8 @@ class Opening:
 
     ``after`` and ``cutoff`` bound the window, as texts of the order columns; ``namespace_value`` is what
     the rows' namespace column must say. ``late_rows`` are rows that appeared before the window since the
-    last job, None when they could not be counted in time.
+    last job, None when they could not be counted in time. ``margin_seconds`` and ``held_back`` say how
+    the end of the window was found, as ``window.Ending`` does.
     """
 
     shape: Shape
@@ -70,6 +71,8 @@ class Opening:
     database: str
     encoding: str
     late_rows: int | None
+    margin_seconds: int | None = None
+    held_back: str | None = None
 
 
 @cache

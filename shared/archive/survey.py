@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
@@ -12,6 +12,7 @@ from shared.archive.examine import Finding, Problem, examine, tables_of
 from shared.archive.page import copied, related_select, root_select
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
+from shared.archive.window import prepared
 from shared.db.statement import statement
 from shared.errors import Code, Refused, Verdict
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 READER = "tallystick survey"
 STATEMENT_SECONDS = 10.0
+# A prepared transaction is committed within seconds, or somebody has forgotten it.
+PREPARED_SECONDS = 300
 # A place in time that every database can write; nothing is read up to it.
 ANY_CUTOFF = {
     TimeSort.INSTANT: "1970-01-01 00:00:00+00",
@@ -95,12 +98,32 @@ def survey(
         shape, findings = examine(definition, facts)
         there = bool(facts[0].row["found"])
         visible = connection.execute(statement("shared.archive", "sees_activity")).fetchone()
+        findings += _left_prepared(connection, definition)
     if there and visible is not None and not visible["sees"]:
         findings += (Finding(Problem.ACTIVITY_HIDDEN),)
     if shape is not None:
         findings += _queries(connection, shape, seconds)
         findings += _time_zone(connection, definition["time_zone"], seconds)
     return Survey(kind, there, findings)
+
+
+def _left_prepared(
+    connection: psycopg.Connection[Row], definition: dict[str, Any]
+) -> tuple[Finding, ...]:
+    """Name the prepared transactions that keep windows from being fixed, and seem to be forgotten."""
+    return tuple(
+        Finding(
+            Problem.TRANSACTION_PREPARED,
+            {
+                "table": each["table"],
+                "transaction": each["transaction"],
+                "since": each["since"],
+                "owner": each["owner"],
+            },
+        )
+        for each in prepared(connection, tables_of(definition))
+        if each["age"] >= PREPARED_SECONDS
+    )
 
 
 def _queries(

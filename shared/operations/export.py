@@ -16,6 +16,7 @@ from shared.archive.describe import described_as
 from shared.archive.file import Reading, page_bytes, proof_of, proof_of_temp
 from shared.archive.opening import End, first_look
 from shared.archive.page import Page
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.chain.batch import Header, file_name
 from shared.chain.manifest import (
     MANIFEST_NAME,
@@ -56,7 +57,7 @@ class Order:
     """What shall be archived, up to when, and where to.
 
     ``seconds`` bounds each batch as a tick's deadline would; ``expected`` is the tail somebody kept of an
-    unfinished export, None where nobody did.
+    unfinished export, None where nobody did; ``hidden_margin`` is as for ``opened``.
     """
 
     kind: NamedKind
@@ -67,6 +68,7 @@ class Order:
     writer: str
     seconds: float
     expected: str | None = None
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,14 @@ class Exported:
     """A finished export; ``resumed_after`` counts the batches that were there before.
 
     ``cutoff_asked`` is the end of the window as this command would have it; the one in the manifest holds.
+    ``held_back`` says why that end is earlier than asked, as ``window.Ending`` does.
     """
 
     manifest: Manifest
     position: Position
     resumed_after: int | None
     cutoff_asked: str
+    held_back: str | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
             order.end,
             namespace_value=order.namespace if order.kind.kind.namespace else None,
             name=READER,
+            hidden_margin=order.hidden_margin,
+            settled=True,
         )
         manifest = _described(order, asked, found)
         opening = replace(asked, after=manifest.window.after, cutoff=manifest.window.cutoff)
@@ -124,7 +130,7 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
         while not position.final:
             position, size = _next(source, chain, order, position, size, told)
             told(Progress(manifest, position))
-    return Exported(manifest, position, before, asked.cutoff)
+    return Exported(manifest, position, before, asked.cutoff, asked.held_back)
 
 
 def _found(place: Place, order: Order) -> Manifest | None:
