@@ -11,6 +11,7 @@ from shared.archive.examine import examine, tables_of
 from shared.archive.page import count_query
 from shared.archive.shape import Opening, Shape
 from shared.archive.source import snapshot, trouble_of
+from shared.archive.timeless import clock_readers
 from shared.archive.window import HIDDEN_MARGIN_SECONDS, ending, require_settled
 from shared.db.statement import statement
 from shared.errors import Code, TooMuch, Verdict
@@ -59,6 +60,7 @@ def prepare(
             namespace_value=namespace_value(definition, job.namespace_id, job.input["namespace"]),
             hidden_margin=hidden_margin,
         )
+    _require_timeless(connection, opening.shape, name, seconds)
     if job.input["after"] is not None:
         opening = replace(opening, after=tuple(job.input["after"]))
     return _with_late_rows(connection, opening, job, name)
@@ -85,7 +87,7 @@ def first_look(
         asked = {"until": end.until, "seconds": end.seconds}
         row = connection.execute(statement("shared.archive", "cutoff"), asked).fetchone()
         assert row is not None  # noqa: S101 - the query has one row
-        return opened(
+        opening = opened(
             connection,
             shape,
             definition,
@@ -94,6 +96,9 @@ def first_look(
             hidden_margin=hidden_margin,
             settled=settled,
         )
+    if settled:
+        _require_timeless(connection, shape, name, seconds)
+    return opening
 
 
 def opened(
@@ -135,6 +140,14 @@ def fitted(definition: dict[str, Any], facts: list[Facts]) -> Shape:
         refusing = next(finding for finding in findings if finding.refuses)
         raise Verdict(Code.EXPORT_FAILED, cause=str(refusing.problem), **refusing.params)
     return shape
+
+
+def _require_timeless(
+    connection: psycopg.Connection[Row], shape: Shape, name: str, seconds: float
+) -> None:
+    """Raise ``Verdict`` for a condition that reads the clock: what it lets in later would be skipped."""
+    for table, calls in clock_readers(connection, shape, name=name, seconds=seconds):
+        raise Verdict(Code.EXPORT_FAILED, cause="WHERE_READS_CLOCK", table=table.label, calls=calls)
 
 
 def namespace_value(definition: dict[str, Any], namespace_id: UUID, namespace: str) -> str | None:

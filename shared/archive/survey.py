@@ -12,6 +12,7 @@ from shared.archive.examine import Finding, Problem, examine, tables_of
 from shared.archive.page import copied, related_select, root_select
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
+from shared.archive.timeless import clock_readers
 from shared.archive.window import prepared
 from shared.db.statement import statement
 from shared.errors import Code, Refused, Verdict
@@ -145,7 +146,14 @@ def _queries(
             joined = related_select(opening, index, None, None)
             found = tried_on(Problem.JOIN_INVALID, table, joined)
         tried.append(found)
-    return tuple(finding for finding in tried if finding is not None)
+    refused = tuple(finding for finding in tried if finding is not None)
+    if refused:
+        return refused
+    readers = clock_readers(connection, shape, name=READER, seconds=seconds)
+    return tuple(
+        Finding(Problem.WHERE_READS_CLOCK, {"table": table.label, "calls": calls})
+        for table, calls in readers
+    )
 
 
 def _tried(
