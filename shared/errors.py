@@ -4,6 +4,7 @@
     ├── Refused        the request or the configuration is wrong; nothing was touched
     ├── Trouble        ends a unit, and says by its class what becomes of the job
     │   ├── Passing    tried again with backoff, FAILED when the tries are used up
+    │   ├── Waits      tried again after a while, as often as it takes; no failure is counted
     │   ├── TooMuch    tried again at once with a smaller page; a verdict for a page of one
     │   ├── Verdict    FAILED now; an operator decides
     │   └── Missing    PAUSED; resumed by the node that finds the cause gone
@@ -38,6 +39,7 @@ class Code(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
     LATE_ROWS = "LATE_ROWS"
     WINDOW_COUNT = "WINDOW_COUNT"
+    WINDOW_HELD_BACK = "WINDOW_HELD_BACK"
     PRUNE_INCOMPLETE = "PRUNE_INCOMPLETE"
     ROWS_KEPT = "ROWS_KEPT"
     FILE_PASSED_OVER = "FILE_PASSED_OVER"
@@ -178,6 +180,10 @@ class Trouble(TallystickError):
 
 class Passing(Trouble):
     """Passes by itself: the unit is tried again after a backoff."""
+
+
+class Waits(Trouble):
+    """Somebody else has to end something first: the unit is tried again later, and never FAILED for it."""
 
 
 class TooMuch(Trouble):

@@ -91,6 +91,12 @@ class Settings(BaseSettings):
         le=20,
         description="How often a statement that may pass is repeated, 0 to 20",
     )
+    hidden_margin_seconds: int = Field(
+        default=86_400,
+        ge=10,
+        le=30 * 86_400,
+        description="Seconds a window keeps from now where transactions are hidden, 10 to 2592000",
+    )
     stack: str | None = Field(
         default=None, description="The stack on AWS that commands ask, by its name"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared.archive.source import SourceConnection
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.clock import Deadline, Stopwatch
 from shared.db.connect import Database, Dsn
 from shared.errors import (
@@ -63,6 +64,7 @@ class Node:
     lease_seconds: float
     writer: str
     database_retries: int = 4
+    hidden_margin_seconds: int = HIDDEN_MARGIN_SECONDS
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,15 @@ def _tick(
         if isinstance(claim, Job):
             outcome = Outcome(Ending.FAILED, Code.CRASH_LOOP, claim.error_params or {})
             return replace(report, outcome=outcome, job=claim)
-        work = Work(control, sources, held, deadline, node.volume_max_bytes, node.writer)
+        work = Work(
+            control,
+            sources,
+            held,
+            deadline,
+            node.volume_max_bytes,
+            node.writer,
+            node.hidden_margin_seconds,
+        )
         outcome, job = _one_unit(work, claim, watch)
         seq = claim.job.batches + 1
         return replace(report, outcome=outcome, job=job, seq=seq, reclaimed=claim.reclaimed)

@@ -72,6 +72,7 @@ def node(settings: Settings, control: Dsn) -> Node:
         lease_seconds=settings.lease_seconds,
         writer=writer(),
         database_retries=settings.database_retries,
+        hidden_margin_seconds=settings.hidden_margin_seconds,
     )
 
 

@@ -124,6 +124,7 @@ def preview(
             namespace=namespace,
             batch_size=batch_size or known.batch or BATCH_DEFAULT,
             deadline=Deadline.after(settings.deadline_seconds),
+            hidden_margin=settings.hidden_margin_seconds,
         )
     item = _previewed(chosen, found, seconds, settings.tick_interval)
     return Answer(item, lambda out: _show(out, item))
@@ -289,7 +290,7 @@ def _instant(text: str | None, unit: str | None) -> str | None:
     """Return an integer time as people read it; None for other times, which show theirs themselves."""
     from datetime import UTC, datetime, timedelta
 
-    from shared.archive.opening import PER_SECOND
+    from shared.archive.window import PER_SECOND
 
     if text is None or unit is None:
         return None

@@ -91,6 +91,7 @@ def export(
         writer=wiring.writer(),
         seconds=settings.deadline_seconds,
         expected=expected_sha256.lower() if expected_sha256 else None,
+        hidden_margin=settings.hidden_margin_seconds,
     )
     shown = _Shown()
     about = {"directory": str(directory), "kind": chosen.kind.name}
@@ -162,6 +163,8 @@ def _document(chosen: Chosen, done: Exported, directory: Path) -> Json:
         "left_out": [str(link.child) for link, _ in chosen.draft.left_out] if chosen.draft else [],
         "cutoff": manifest.window.cutoff,
         "cutoff_asked": done.cutoff_asked,
+        "held_back": _held_back(done),
+        "margin_seconds": manifest.window.margin_seconds,
         "resumed_after": done.resumed_after,
         "batches": position.seq,
         "roots": position.roots,
@@ -174,6 +177,25 @@ def _document(chosen: Chosen, done: Exported, directory: Path) -> Json:
             for found in findings(done.counts or (), done.roots_at_start)
         ],
     }
+
+
+def _held_back(done: Exported) -> Json | None:
+    """Say why the window ends earlier than asked; it is as it was begun where that was before."""
+    from handlers import shape
+    from shared.errors import Code
+
+    window = done.manifest.window
+    if done.held_back is None or window.cutoff != done.cutoff_asked:
+        return None
+    return shape.told(
+        Code.WINDOW_HELD_BACK,
+        {
+            "cause": done.held_back,
+            "kind": done.manifest.kind,
+            "cutoff": window.cutoff,
+            "margin": window.margin_seconds,
+        },
+    )
 
 
 def _show(out: Console, item: Json) -> None:
@@ -191,6 +213,9 @@ def _show(out: Console, item: Json) -> None:
             style="yellow",
             soft_wrap=True,
         )
+    elif item["held_back"] is not None:
+        out.print(item["held_back"]["message"], style="yellow", soft_wrap=True)
+        out.print(item["held_back"]["next"], soft_wrap=True)
     for warning in item["warnings"]:
         out.print(f"warning: {warning['message']}", style="yellow", soft_wrap=True)
         out.print(f"  {warning['next']}", soft_wrap=True)

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from shared.archive.opening import PER_SECOND, End, first_look
+from shared.archive.opening import End, first_look
 from shared.archive.page import bounded_count_query, extent_query
 from shared.archive.preview import estimated
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
+from shared.archive.window import PER_SECOND
 from shared.errors import Passing, TooMuch
 
 if TYPE_CHECKING:

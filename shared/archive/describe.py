@@ -48,7 +48,7 @@ def described_as(
         namespace=namespace,
         kind=kind,
         definition=definition,
-        window=chain.Window(opening.after, opening.cutoff),
+        window=chain.Window(opening.after, opening.cutoff, opening.margin_seconds),
         policy=None,
         batch_size=batch_size,
         source=chain.Source(opening.database, opening.encoding),

@@ -10,10 +10,12 @@ import psycopg
 from shared.archive.count import roots_at_start
 from shared.archive.examine import examine, tables_of
 from shared.archive.page import count_query
-from shared.archive.shape import Opening, Shape, TimeSort
+from shared.archive.shape import Opening, Shape
 from shared.archive.source import snapshot, trouble_of
+from shared.archive.timeless import clock_readers
+from shared.archive.window import HIDDEN_MARGIN_SECONDS, ending, require_settled
 from shared.db.statement import statement
-from shared.errors import Code, Passing, TooMuch, Verdict
+from shared.errors import Code, TooMuch, Verdict
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 # Counting late rows is a courtesy: on a table too large to count in this time it is left unknown.
 COUNT_SECONDS = 5.0
 LOOK_SECONDS = 10.0
-PER_SECOND = {None: 1, "s": 1, "ms": 1000, "us": 1_000_000}
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,17 @@ class End:
     seconds: float = 0.0
 
 
-def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds: float) -> Opening:
+def prepare(
+    connection: psycopg.Connection[Row],
+    job: Job,
+    *,
+    name: str,
+    seconds: float,
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS,
+) -> Opening:
     """Fit the job's kind to its source and fix the end of its window, in one snapshot.
 
-    Raises ``Verdict`` when the kind cannot be archived from these tables, ``Passing`` when a standby has
-    not yet replayed as far as the window reaches.
+    Raises ``Verdict`` when the kind cannot be archived from these tables, ``Waits`` as ``opened`` does.
     """
     definition = job.input["definition"]
     tables = tables_of(definition)
@@ -52,7 +59,9 @@ def prepare(connection: psycopg.Connection[Row], job: Job, *, name: str, seconds
             definition,
             cutoff_at=job.input["cutoff_at"],
             namespace_value=namespace_value(definition, job.namespace_id, job.input["namespace"]),
+            hidden_margin=hidden_margin,
         )
+    _require_timeless(connection, opening.shape, name, seconds)
     if job.input["after"] is not None:
         opening = replace(opening, after=tuple(job.input["after"]))
     found = roots_at_start(connection, opening, name, seconds)
@@ -67,10 +76,12 @@ def first_look(
     namespace_value: str | None,
     name: str,
     seconds: float = LOOK_SECONDS,
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS,
+    settled: bool = False,
 ) -> Opening:
     """Fit a definition that no job has to its source, for a window from the oldest row to ``end``.
 
-    ``seconds`` bounds each statement.
+    ``seconds`` bounds each statement. Only who archives the rows asks for a window that is ``settled``.
     """
     tables = tables_of(definition)
     with snapshot(connection, tables, name=name, seconds=seconds, lock=False) as facts:
@@ -78,13 +89,18 @@ def first_look(
         asked = {"until": end.until, "seconds": end.seconds}
         row = connection.execute(statement("shared.archive", "cutoff"), asked).fetchone()
         assert row is not None  # noqa: S101 - the query has one row
-        return opened(
+        opening = opened(
             connection,
             shape,
             definition,
             cutoff_at=row["cutoff_at"],
             namespace_value=namespace_value,
+            hidden_margin=hidden_margin,
+            settled=settled,
         )
+    if settled:
+        _require_timeless(connection, shape, name, seconds)
+    return opening
 
 
 def opened(
@@ -94,29 +110,28 @@ def opened(
     *,
     cutoff_at: str,
     namespace_value: str | None,
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS,
+    settled: bool = True,
 ) -> Opening:
     """Fix the end of a window that begins with the oldest row, in the open snapshot.
 
-    ``cutoff_at`` is an instant as the server reads it. Raises ``Passing`` on a standby that has not yet
-    replayed as far.
+    ``cutoff_at`` is an instant as the server reads it, ``hidden_margin`` how many seconds before its clock
+    the window ends at the latest where running transactions cannot be seen. Raises ``Waits``, if ``settled``,
+    while a prepared transaction may bring in rows, or a standby has not yet replayed as far.
     """
-    params = {
-        "cutoff_at": cutoff_at,
-        "time_zone": definition["time_zone"],
-        "per_second": PER_SECOND[definition["time_unit"]],
-    }
-    window = connection.execute(statement("shared.archive", "window"), params).fetchone()
-    assert window is not None  # noqa: S101 - the query has one row
-    if window["behind"]:
-        raise Passing(Code.EXPORT_FAILED, cause="standby-behind")
+    found, instant = ending(connection, shape, definition, cutoff_at, hidden_margin)
+    if settled:
+        require_settled(connection, tables_of(definition), instant)
     return Opening(
         shape=shape,
         after=None,
-        cutoff=_cutoff(shape, window),
+        cutoff=found.cutoff,
         namespace_value=namespace_value,
-        database=window["database"],
-        encoding=window["encoding"],
+        database=found.database,
+        encoding=found.encoding,
         late_rows=None,
+        margin_seconds=found.margin_seconds,
+        held_back=found.held_back,
     )
 
 
@@ -129,15 +144,12 @@ def fitted(definition: dict[str, Any], facts: list[Facts]) -> Shape:
     return shape
 
 
-def _cutoff(shape: Shape, window: dict[str, Any]) -> str:
-    columns = {
-        TimeSort.INSTANT: "instant",
-        TimeSort.LOCAL: "local",
-        TimeSort.DATE: "date",
-        TimeSort.NUMBER: "number",
-    }
-    text: str = window[columns[shape.time_sort]]
-    return text
+def _require_timeless(
+    connection: psycopg.Connection[Row], shape: Shape, name: str, seconds: float
+) -> None:
+    """Raise ``Verdict`` for a condition that reads the clock: what it lets in later would be skipped."""
+    for table, calls in clock_readers(connection, shape, name=name, seconds=seconds):
+        raise Verdict(Code.EXPORT_FAILED, cause="WHERE_READS_CLOCK", table=table.label, calls=calls)
 
 
 def namespace_value(definition: dict[str, Any], namespace_id: UUID, namespace: str) -> str | None:

@@ -258,7 +258,7 @@ def window_count_query(opening: Opening, index: int) -> sql.Composed:
     """Return the query that counts the rows of one table that belong to roots in the window."""
     rows = (
         sql.SQL("SELECT FROM {} AS r WHERE {}").format(
-            _table(opening.shape.relations[0]), _candidates(opening, opening.after, None)
+            table_of(opening.shape.relations[0]), _candidates(opening, opening.after, None)
         )
         if index == 0
         else related_select(opening, index, opening.after, None)

@@ -27,6 +27,7 @@ from shared.archive.places import places
 from shared.archive.reach import WHOLE, Reach, between, reaches
 from shared.archive.source import snapshot
 from shared.archive.survey import survey
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.catalog.names import TableName
 from shared.chain.batch import Header
 from shared.chain.manifest import Namespace, encode_manifest
@@ -122,6 +123,7 @@ def preview(
     namespace: str,
     batch_size: int,
     deadline: Deadline,
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS,
 ) -> Preview:
     """Look at a kind without writing anything, all of it before ``deadline``.
 
@@ -140,6 +142,7 @@ def preview(
         end,
         namespace_value=namespace if kind.kind.namespace else None,
         name=READER,
+        hidden_margin=hidden_margin,
     )
     extent = _extent(connection, opening, min(COUNT_SECONDS, deadline.left() / 3))
     plan = _page_plan(source.open(), opening, extent, batch_size)

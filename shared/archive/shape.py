@@ -67,8 +67,9 @@ class Opening:
     ``after`` and ``cutoff`` bound the window, as texts of the order columns; ``namespace_value`` is what
     the rows' namespace column must say. ``late_rows`` are rows that appeared before the window since the
     last job, at least; None when that is not known, and ``late_unknown`` then says why, as the parameters
-    of LATE_ROWS. ``roots_at_start`` are the roots in the window
-    before the first page, None when they could not be counted in time.
+    of LATE_ROWS. ``roots_at_start`` are the roots in the window before the first page, None when they could
+    not be counted in time. ``margin_seconds`` and ``held_back`` say how the end of the window was found, as
+    ``window.Ending`` does.
     """
 
     shape: Shape
@@ -80,6 +81,8 @@ class Opening:
     late_rows: int | None
     roots_at_start: int | None = None
     late_unknown: dict[str, Any] | None = None
+    margin_seconds: int | None = None
+    held_back: str | None = None
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
@@ -15,6 +15,8 @@ from shared.archive.served import OF_INDEXES, index_findings
 from shared.archive.shape import Opening, Shape, TimeSort
 from shared.archive.source import snapshot
 from shared.archive.staying import staying, zone_note
+from shared.archive.timeless import clock_readers
+from shared.archive.window import prepared
 from shared.db.statement import statement
 from shared.errors import Code, Refused, Verdict
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 READER = "tallystick survey"
 STATEMENT_SECONDS = 10.0
+# A prepared transaction is committed within seconds, or somebody has forgotten it.
+PREPARED_SECONDS = 300
 # A place in time that every database can write; nothing is read up to it.
 ANY_CUTOFF = {
     TimeSort.INSTANT: "1970-01-01 00:00:00+00",
@@ -107,6 +111,7 @@ def survey(
         shape, findings = examine(definition, facts)
         there = bool(facts[0].row["found"])
         visible = connection.execute(statement("shared.archive", "sees_activity")).fetchone()
+        findings += _left_prepared(connection, definition)
     if there and visible is not None and not visible["sees"]:
         findings += (Finding(Problem.ACTIVITY_HIDDEN),)
     encoding = connection.info.parameter_status("server_encoding")
@@ -129,6 +134,25 @@ def survey(
     return Survey(kind, there, findings, notes)
 
 
+def _left_prepared(
+    connection: psycopg.Connection[Row], definition: dict[str, Any]
+) -> tuple[Finding, ...]:
+    """Name the prepared transactions that keep windows from being fixed, and seem to be forgotten."""
+    return tuple(
+        Finding(
+            Problem.TRANSACTION_PREPARED,
+            {
+                "table": each["table"],
+                "transaction": each["transaction"],
+                "since": each["since"],
+                "owner": each["owner"],
+            },
+        )
+        for each in prepared(connection, tables_of(definition))
+        if each["age"] >= PREPARED_SECONDS
+    )
+
+
 def _queries(
     connection: psycopg.Connection[Row], shape: Shape, seconds: float
 ) -> tuple[Finding, ...]:
@@ -148,7 +172,14 @@ def _queries(
             joined = related_select(opening, index, None, None, 0)
             found = tried_on(Problem.JOIN_INVALID, table, joined)
         tried.append(found)
-    return tuple(finding for finding in tried if finding is not None)
+    refused = tuple(finding for finding in tried if finding is not None)
+    if refused:
+        return refused
+    readers = clock_readers(connection, shape, name=READER, seconds=seconds)
+    return tuple(
+        Finding(Problem.WHERE_READS_CLOCK, {"table": table.label, "calls": calls})
+        for table, calls in readers
+    )
 
 
 def _tried(

@@ -36,10 +36,15 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Window:
-    """The roots of the job: strictly after `after` (None: from the first), before `cutoff`."""
+    """The roots of the job: strictly after `after` (None: from the first), before `cutoff`.
+
+    `margin_seconds` is set where transactions that were running could not be seen when the window was
+    fixed: the cutoff is at least so long before the clock of the source.
+    """
 
     after: Cursor | None
     cutoff: str
+    margin_seconds: int | None
 
 
 @dataclass(frozen=True)
@@ -200,11 +205,16 @@ def _namespace(value: object) -> Namespace:
 
 
 def _window(value: object) -> Window:
-    fields = _object(value, "window", {"after", "cutoff"})
+    fields = _object(value, "window", {"after", "cutoff", "margin_seconds"})
     after = None if fields["after"] is None else _texts(fields["after"], "window.after")
     if after is not None and any("\0" in text for text in after):
         raise _invalid("window.after", "value")
-    return Window(after, _text(fields["cutoff"], "window.cutoff"))
+    margin = fields["margin_seconds"]
+    return Window(
+        after,
+        _text(fields["cutoff"], "window.cutoff"),
+        None if margin is None else _whole(margin, "window.margin_seconds", 0),
+    )
 
 
 def _policy(value: object) -> Policy:

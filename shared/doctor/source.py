@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shared.archive.examine import Problem, tables_of
 from shared.archive.source import snapshot
 from shared.archive.survey import survey
+from shared.archive.window import standby
 from shared.db.statement import statement
 from shared.doctor.clocks import Reading, reading
 from shared.doctor.finding import Finding, Severity, Subject
@@ -47,9 +48,13 @@ GRANTED = frozenset({Problem.NOT_READABLE, Problem.ACTIVITY_HIDDEN})
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What the source says of itself and of us, and of our privileges on the tables of kinds."""
+    """What the source says of itself and of us, and of our privileges on the tables of kinds.
+
+    ``standby`` says how far it has come, by the rule that ticks go by.
+    """
 
     row: Row
+    standby: Row
     clock: Reading
     privileges: tuple[Row, ...]
 
@@ -66,21 +71,24 @@ def look(source: SourceConnection, kinds: Iterable[NamedKind]) -> SourceFacts:
         before = time.time()
         row = connection.execute(statement("shared.doctor", "source_facts")).fetchone()
         after = time.time()
+        place = standby(connection, None)
         privileges = connection.execute(
             statement("shared.doctor", "source_privileges"), asked
         ).fetchall()
     assert row is not None  # noqa: S101 - a select without a table gives a row
-    return SourceFacts(row, reading(before, row["now"], after), tuple(privileges))
+    return SourceFacts(row, place, reading(before, row["now"], after), tuple(privileges))
 
 
 def judged(facts: SourceFacts) -> list[Finding]:
     """Return what is to be known of a source and granted in it."""
     findings = []
     row = facts.row
-    if row["standby"]:
-        lag = row["lag_seconds"] or 0.0
-        severity = Severity.WARNING if lag >= LAG_SECONDS else Severity.INFO
+    if facts.standby["standby"]:
+        lag = facts.standby["lag_seconds"]
+        severity = Severity.INFO if lag is not None and lag < LAG_SECONDS else Severity.WARNING
         params = {"lag": lag, "delay": row["streaming_delay"]}
+        if lag is None:
+            params["cause"] = "hidden" if facts.standby["hidden"] else "unknown"
         findings.append(Finding(Code.SOURCE_STANDBY, Subject.SOURCE, severity, params))
     if lines := source_grants(facts.privileges):
         params = {"cause": "source", "role": row["role"]}

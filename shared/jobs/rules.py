@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble
+from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Waits
 from shared.jobs.model import Event, State
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ AFTER_MAX_DAYS = 36_500
 FAILURES_MAX = 12
 BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 3600.0
+# How often it is asked again whether what a unit waits for is over.
+WAIT_SECONDS = 60.0
 
 # A unit that ended its process ten times in a row would do so an eleventh time.
 TAKEOVERS_MAX = 10
@@ -45,7 +47,8 @@ ERRORS_KEPT = 20
 class Setback:
     """What a unit that could not be done makes of its job.
 
-    ``delay_seconds`` counts from the settle; ``page_size`` is the size of the next page.
+    ``delay_seconds`` counts from the settle; ``page_size`` is the size of the next page. ``said``: the last
+    event of the job says the same, so this one is not recorded.
     """
 
     state: State
@@ -55,6 +58,7 @@ class Setback:
     delay_seconds: float
     page_size: int
     event: Event
+    said: bool = False
 
 
 def backoff(failures: int, jitter: Callable[[], float] = random.random) -> float:
@@ -72,6 +76,20 @@ def setback(job: Job, trouble: Trouble, jitter: Callable[[], float] = random.ran
             event = Event("page-halved", "info", done=True, reason_code=code, reason_params=params)
             return Setback(State.PENDING, code, params, job.failures, 0.0, half, event)
         code = Code.BATCH_TOO_LARGE
+    if isinstance(trouble, Waits):
+        waits = Event("unit-waits", "info", done=False, reason_code=code, reason_params=params)
+        # It may wait for days: asked every minute, and said once.
+        said = bool(job.errors) and _same_cause(job.errors[-1], code, params)
+        return Setback(
+            State.PENDING,
+            code,
+            params,
+            job.failures,
+            WAIT_SECONDS,
+            job.page_size,
+            waits,
+            said,
+        )
     if isinstance(trouble, Missing):
         event = Event("job-paused", "warning", done=False, reason_code=code, reason_params=params)
         return Setback(State.PAUSED, code, params, job.failures, 0.0, job.page_size, event)
@@ -84,6 +102,10 @@ def setback(job: Job, trouble: Trouble, jitter: Callable[[], float] = random.ran
         )
     event = Event("job-failed", "error", done=False, reason_code=code, reason_params=params)
     return Setback(State.FAILED, code, params, failures, 0.0, job.page_size, event)
+
+
+def _same_cause(entry: dict[str, Any], code: Code, params: dict[str, object]) -> bool:
+    return bool(entry["code"] == code and entry["params"].get("cause") == params.get("cause"))
 
 
 # A shorter page may get through where these stopped a longer one.

@@ -162,7 +162,7 @@ def set_back(control: Database, claim: Claim, setback: rules.Setback) -> Job:
         "code": str(setback.code),
         "params": Jsonb(setback.params),
         "errors_kept": rules.ERRORS_KEPT,
-        "event_type": setback.event.type,
+        "event_type": None if setback.said else setback.event.type,
         "severity": setback.event.severity,
         "done": setback.event.done,
         "reclaimed": claim.reclaimed,

@@ -182,6 +182,19 @@ def _counts(unit: Batch, proven: Proven, tables: dict[str, int]) -> tuple[count.
 
 def _events(unit: Batch, proven: Proven) -> tuple[Event, ...]:
     events = []
+    held_back = unit.opening.held_back
+    # The clock alone holds back by seconds, and does so whenever everything up to now is asked for.
+    if unit.seq == 1 and held_back not in {None, "clock"}:
+        params = {
+            "cause": held_back,
+            "kind": unit.claim.job.kind,
+            "cutoff": unit.opening.cutoff,
+            "margin": unit.opening.margin_seconds,
+        }
+        code = Code.WINDOW_HELD_BACK
+        events.append(
+            Event("window-held-back", "info", done=True, reason_code=code, reason_params=params)
+        )
     late, unknown = unit.opening.late_rows, unit.opening.late_unknown
     if unit.seq == 1 and (late or unknown):
         params = {**(unknown or {"rows": late}), "kind": unit.claim.job.kind}
@@ -234,6 +247,7 @@ def _opened(work: Work, claim: Claim) -> tuple[Claim, Opening]:
             claim.job,
             name=reader_name(str(claim.job.id), claim.job.generation),
             seconds=work.deadline.for_reading().left(),
+            hidden_margin=work.hidden_margin_seconds,
         )
         claim = store.open_job(work.control, claim, opening_json(found))
     assert claim.job.opening is not None  # noqa: S101 - open_job returns the job with it

@@ -18,6 +18,7 @@ from shared.archive.describe import described_as
 from shared.archive.file import Reading, page_bytes, proof_of, proof_of_temp
 from shared.archive.opening import End, first_look
 from shared.archive.page import Page
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.chain.batch import Header, file_name
 from shared.chain.manifest import (
     MANIFEST_NAME,
@@ -61,7 +62,7 @@ class Order:
     """What shall be archived, up to when, and where to.
 
     ``seconds`` bounds each batch as a tick's deadline would; ``expected`` is the tail somebody kept of an
-    unfinished export, None where nobody did.
+    unfinished export, None where nobody did; ``hidden_margin`` is as for ``opened``.
     """
 
     kind: NamedKind
@@ -72,6 +73,7 @@ class Order:
     writer: str
     seconds: float
     expected: str | None = None
+    hidden_margin: int = HIDDEN_MARGIN_SECONDS
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,16 @@ class Exported:
     """A finished export; ``resumed_after`` counts the batches that were there before.
 
     ``cutoff_asked`` is the end of the window as this command would have it; the one in the manifest holds.
-    ``counts`` compare the archive with the window as its final batch found it, None when an earlier run
-    wrote that batch. ``roots_at_start`` were in the window when it was begun, None when that is not known.
+    ``held_back`` says why that end is earlier than asked, as ``window.Ending`` does. ``counts`` compare the
+    archive with the window as its final batch found it, None when an earlier run wrote that batch.
+    ``roots_at_start`` were in the window when it was begun, None when that is not known.
     """
 
     manifest: Manifest
     position: Position
     resumed_after: int | None
     cutoff_asked: str
+    held_back: str | None
     counts: tuple[Count, ...] | None
     roots_at_start: int | None
 
@@ -136,6 +140,8 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
             order.end,
             namespace_value=order.namespace if order.kind.kind.namespace else None,
             name=READER,
+            hidden_margin=order.hidden_margin,
+            settled=True,
         )
         manifest = _described(order, asked, found)
         opening = replace(asked, after=manifest.window.after, cutoff=manifest.window.cutoff)
@@ -153,7 +159,7 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
             position, size = _next(source, chain, order, position, size, told)
             told(Progress(manifest, position))
     counts = None if there_already else chain.counts(position)
-    return Exported(manifest, position, before, asked.cutoff, counts, at_start)
+    return Exported(manifest, position, before, asked.cutoff, asked.held_back, counts, at_start)
 
 
 def _found(place: Place, order: Order) -> Manifest | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from shared.archive.window import HIDDEN_MARGIN_SECONDS
 from shared.errors import Code, Missing
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ class Work:
     """The outside world as an operation may touch it during one unit.
 
     ``sources`` are the databases rows may be read from, by the name a kind uses for them;
-    ``volume_max_bytes`` is the budget of the volume; ``writer`` names this program and its version.
+    ``volume_max_bytes`` is the budget of the volume; ``writer`` names this program and its version;
+    ``hidden_margin_seconds`` is how long before the source's clock a window ends at the latest where
+    running transactions cannot be seen.
     """
 
     control: Database
@@ -44,6 +47,7 @@ class Work:
     deadline: Deadline
     volume_max_bytes: int
     writer: str
+    hidden_margin_seconds: int = HIDDEN_MARGIN_SECONDS
 
     @property
     def storage(self) -> Held:

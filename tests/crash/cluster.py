@@ -41,6 +41,15 @@ class Cluster:
         binaries = Path(TEST_PG_BIN) if TEST_PG_BIN else None
         return embedded.start(self.home, durable=True, binaries=binaries)
 
+    def restart(self) -> None:
+        """Stop it and start it again, so that settings come into force."""
+        self.stop()
+        self.dsn = self.start()
+
+    def stop(self) -> None:
+        """Stop it as an operator would."""
+        embedded.stop(self.home)
+
     def template(self) -> str:
         """Make a migrated database to be copied, and return its name."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:

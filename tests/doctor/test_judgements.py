@@ -111,8 +111,8 @@ def test_the_budget_proposed_is_one_that_is_allowed() -> None:
 
 
 def facts(**row: object) -> SourceFacts:
-    values = {"role": "reader", "standby": True, "streaming_delay": "30s", "sees_activity": True}
-    return SourceFacts(values | row, Reading(0.0, 0.0), ())
+    values = {"role": "reader", "streaming_delay": "30s", "sees_activity": True}
+    return SourceFacts(values, {"standby": True, "hidden": False} | row, Reading(0.0, 0.0), ())
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,14 @@ def test_a_standby_is_worth_knowing_and_one_far_behind_a_warning(
 ) -> None:
     (found,) = source.judged(facts(lag_seconds=lag))
     assert (found.code, found.severity) == ("SOURCE_STANDBY", severity)
+
+
+@pytest.mark.parametrize(("hidden", "cause"), [(True, "hidden"), (False, "unknown")])
+def test_a_standby_of_which_it_is_not_known_how_far_it_is_behind_is_not_called_up_to_date(
+    hidden: bool, cause: str
+) -> None:
+    (found,) = source.judged(facts(lag_seconds=None, hidden=hidden))
+    assert (found.params["cause"], found.severity) == (cause, Severity.WARNING)
 
 
 def test_grants_quote_every_name_and_ask_for_each_schema_once() -> None:

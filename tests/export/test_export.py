@@ -362,10 +362,15 @@ def test_what_an_export_makes_is_private_whatever_umask_and_parent_say(
 def test_a_root_that_is_too_large_for_the_time_is_named(
     source: str, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Declared as what it is not, or the condition would be refused.
+    execute(
+        source,
+        "CREATE FUNCTION slow(integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN PERFORM pg_catalog.pg_sleep(3); RETURN false; END'",
+    )
     kinds = tmp_path / "kinds.toml"
     kinds.write_text(
-        '[kinds.slow]\nroot = "public.note"\ntime = "at"\n'
-        'where = "id <> 5 OR pg_sleep(3) IS NULL"\n'
+        '[kinds.slow]\nroot = "public.note"\ntime = "at"\nwhere = "id <> 5 OR public.slow(id)"\n'
     )
     for name, seconds in (("DEADLINE", "1"), ("TIMEOUT", "1.5"), ("LEASE", "3")):
         monkeypatch.setenv(f"TALLYSTICK_{name}_SECONDS", seconds)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import psycopg
 from psycopg import sql
 
 from shared.archive import kinds as kinds_file
+from shared.archive import window
 from shared.archive.copying import copied as lines_of
 from shared.archive.examine import Finding, examine, tables_of
 from shared.archive.opening import fitted
@@ -90,6 +93,13 @@ def copied(dsn: str, select: str, settings: Sequence[str]) -> list[bytes]:
             connection.execute(f"SET {setting}".encode())
         with connection.cursor().copy(f"COPY ({select}) TO STDOUT".encode()) as copy:
             return b"".join(bytes(piece) for piece in copy).split(b"\n")[:-1]
+
+
+@contextmanager
+def up_to_now() -> Iterator[None]:
+    """Let windows end at the very clock of the source, until the end of the block."""
+    with mock.patch.object(window, "MARGIN_SECONDS", 0):
+        yield
 
 
 def paged(

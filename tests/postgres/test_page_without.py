@@ -434,9 +434,9 @@ def window_end(dsn: str, *, bounded: bool) -> str:
     """Return the end of a window that asks for everything up to now."""
     text = statement("shared.archive", "window")
     if not bounded:
-        start = text.index("(SELECT min(xact_start)")
-        text = altered(text, text[start : text.index("(SELECT min(prepared)")])
+        text = altered(text, "least(asked, newest, oldest)", "least(asked, newest)")
     params = {"cutoff_at": one(dsn, "SELECT now()::text"), "time_zone": "UTC", "per_second": 1}
+    params |= {"margin": 0, "hidden_margin": 0}
     with connect(dsn) as connection:
         row = connection.execute(text.encode(), params).fetchone()
     assert row is not None

@@ -12,13 +12,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared.archive import opening
+from shared.archive import opening, window
 from shared.archive.shape import Opening
-from shared.db import embedded
 from shared.db.connect import connect
 from tests.crash.cluster import Cluster, running
 from tests.operations.stage import GATE, wait_for
-from tests.postgres.reading import definition_of, execute, opening_of, paged
+from tests.postgres.reading import definition_of, execute, opening_of, paged, up_to_now
 from tests.worlds import one, without
 
 pytestmark = pytest.mark.system
@@ -39,8 +38,7 @@ WAITING = """
 def cluster() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="tallystick-") as name, running(Path(name)) as started:
         execute(started.dsn, "ALTER SYSTEM SET wal_level = logical")
-        embedded.stop(started.home)
-        started.dsn = started.start()
+        started.restart()
         yield started
 
 
@@ -64,7 +62,7 @@ def applying(cluster: Cluster) -> Iterator[str]:
 
 def window_up_to_now(dsn: str) -> Opening:
     """Return a window that asks for everything there is, as a job's first look ends it."""
-    with connect(dsn) as connection:
+    with up_to_now(), connect(dsn) as connection:
         return opening.opened(
             connection,
             opening_of(dsn, KIND).shape,
@@ -80,9 +78,9 @@ def test_a_window_ends_before_the_transaction_of_a_worker_as_before_a_clients(
     with applying(cluster) as here:
         found = window_up_to_now(here)
         with without(
-            opening,
+            window,
             "window",
-            "backend_type <> 'autovacuum worker'",
+            "backend_type IS DISTINCT FROM 'autovacuum worker'",
             "backend_type = 'client backend'",
         ):
             too_wide = window_up_to_now(here)

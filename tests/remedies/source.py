@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
+from shared.chain.manifest import parse_manifest
 from shared.errors import Code
 from tests.remedies.scene import Scene, Variables, remedy
 
@@ -70,7 +74,12 @@ def too_slow(scene: Scene) -> str:
     scene.deploy("--batch-size", "1")
     scene.sql("DELETE FROM app.line")
     scene.sql("DELETE FROM app.orders WHERE id > 3")
-    scene.kinds.write_text(KIND.format("id <> 1 OR pg_sleep(1.2) IS NOT NULL"))
+    # Declared as what it is not, or the condition would be refused.
+    scene.sql(
+        "CREATE FUNCTION app.slow(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN PERFORM pg_catalog.pg_sleep(1.2); RETURN true; END'"
+    )
+    scene.kinds.write_text(KIND.format("id <> 1 OR app.slow(id)"))
     scene.setenv(DEADLINE_SECONDS=1, TIMEOUT_SECONDS=5, LEASE_SECONDS=6)
     told = scene.ask("tick", code=3)
     assert (told["params"]["cause"], told["params"]["key"]) == ("timeout", ["1"])
@@ -111,6 +120,43 @@ def the_user_may_not_log_in(scene: Scene) -> Iterator[Variables]:
         assert scene.ask("tick", code=3)["outcome"] == "paused"
         yield {"ADMIN": scene.database, "ROLE": role}
         scene.finishes(job)
+
+
+@contextmanager
+def hidden(scene: Scene) -> Iterator[tuple[str, Variables]]:
+    """Have somebody's transaction run that the source's user cannot see, and be told in an export."""
+    scene.deploy()
+    now = datetime.now(UTC).isoformat()
+    with scene.role() as role, scene.session() as session:
+        session.execute("SELECT now()")
+        scene.sql(f"GRANT USAGE ON SCHEMA app TO {role}")
+        scene.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA app TO {role}")
+        scene.setenv(SOURCE_URL=scene.url(role=role))
+        first = str(scene.directory / "first")
+        told = scene.ask(
+            "archive", "export", "orders", "--until", now, "--directory", first, code=0
+        )
+        assert told["held_back"]["params"]["cause"] == "hidden"
+        variables = {"KIND": "orders", "UNTIL": now, "DIRECTORY": str(scene.directory / "second")}
+        yield role, variables
+
+
+@remedy(Code.WINDOW_HELD_BACK, 1, 2)
+def the_user_cannot_see_what_runs(scene: Scene) -> Iterator[Variables]:
+    with hidden(scene) as (role, variables):
+        yield {**variables, "ROLE": role, "OWNER": scene.database, "SOURCE": scene.database}
+        third = str(scene.directory / "third")
+        asked = ("--until", variables["UNTIL"], "--directory", third)
+        told = scene.ask("archive", "export", "orders", *asked, code=0)
+        assert told["margin_seconds"] is None
+
+
+@remedy(Code.WINDOW_HELD_BACK, 3)
+def the_distance_is_longer_than_any_transaction(scene: Scene) -> Iterator[Variables]:
+    with hidden(scene) as (_, variables):
+        yield variables
+        text = (Path(variables["DIRECTORY"]) / "manifest.json").read_bytes()
+        assert parse_manifest(text).window.margin_seconds == 3600
 
 
 def late(scene: Scene) -> str:

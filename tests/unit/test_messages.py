@@ -24,7 +24,7 @@ from shared.volume.reconcile import Sighting
 
 SHARED = Path(__file__).parents[2] / "shared"
 RAISED = frozenset(
-    {"Refused", "Passing", "TooMuch", "Verdict", "Missing", "Busy", "Stale", "Uncertain"}
+    {"Refused", "Passing", "Waits", "TooMuch", "Verdict", "Missing", "Busy", "Stale", "Uncertain"}
 )
 FAMILIES = (Code, Problem, Sighting, Standing, Reason, Verdict)
 CODES = [str(code) for family in FAMILIES for code in family]

@@ -1,8 +1,12 @@
-"""The written specification and the code say the same, down to the bytes of its example."""
+"""The written specification and the code say the same, down to the bytes of its example.
+
+With UPDATE_GOLDEN=1 the example is written anew from its manifest, its rows and the preamble of the code.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
 import re
 from pathlib import Path
 
@@ -13,13 +17,45 @@ from shared.chain.canonical import sha256_hex
 from shared.chain.frame import decompressed
 from shared.chain.verdict import Reason, Verdict
 from shared.chain.verify import verify_chain
-from tests.unit.chain.scribe import numbered
+from tests.unit.chain.scribe import numbered, stored
 
-PAGE = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
+FORMAT = Path(__file__).parents[3] / "docs" / "format.md"
+UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def updated(page: str) -> str:
+    """Return the page with an example that follows from its manifest, its rows and the code's preamble."""
+    old_preamble, *texts = blocks_of(page, "text")
+    digests = re.findall(r"digest `([0-9a-f]{64})`", page)
+    renamed = dict(zip(digests, [sha256_hex(blocks_of(page, "json")[0].encode())], strict=False))
+    size = 0
+    for text, digest, packed in zip(texts, digests[1:], blocks_of(page, "base64"), strict=True):
+        header, rest = text.removesuffix("\n").split("\n", 1)
+        for before, after in renamed.items():
+            header = header.replace(before, after)
+        rows = rest.removeprefix(old_preamble) + "\n"
+        written = f"{header}\n{PREAMBLE.decode()}{rows}"
+        data = stored(written.encode())
+        size += len(data)
+        renamed[digest] = sha256_hex(data)
+        page = page.replace(text, written).replace(packed, base64.encodebytes(data).decode())
+    page = page.replace(f"```text\n{old_preamble}```", f"```text\n{PREAMBLE.decode()}```")
+    for before, after in renamed.items():
+        page = page.replace(before, after)
+    return re.sub(r"\d+ stored bytes", f"{size} stored bytes", page)
+
+
+if UPDATE:
+    FORMAT.write_text(updated(FORMAT.read_text("utf-8")), "utf-8")
+PAGE = FORMAT.read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return blocks_of(PAGE, language)
 
 
 MANIFEST = blocks("json")[0].encode()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Verdict
+from shared.errors import Code, Missing, Passing, Refused, TooMuch, Trouble, Verdict, Waits
 from shared.jobs import rules
 from shared.jobs.model import Claim, Job, State
 from shared.jobs.rules import ALLOWED, RESULT, Action
@@ -98,6 +98,18 @@ def test_the_twelfth_failure_of_a_unit_fails_its_job_with_the_code_of_the_cause(
     assert decided.event.severity == "error"
 
 
+def test_what_a_unit_waits_for_is_asked_again_without_end_and_said_once() -> None:
+    waits = Waits(Code.EXPORT_FAILED, cause="prepared-transaction")
+    job = a_job(failures=rules.FAILURES_MAX - 1, page_size=9)
+    decided = rules.setback(job, waits)
+    assert (decided.state, decided.failures, decided.page_size) == (State.PENDING, 11, 9)
+    assert (decided.delay_seconds, decided.said) == (rules.WAIT_SECONDS, False)
+    entry = {"code": "EXPORT_FAILED", "params": {"cause": "prepared-transaction"}}
+    assert rules.setback(replace(job, errors=[entry]), waits).said
+    other = {"code": "EXPORT_FAILED", "params": {"cause": "unreachable"}}
+    assert not rules.setback(replace(job, errors=[entry, other]), waits).said
+
+
 def test_a_verdict_fails_the_job_at_once() -> None:
     decided = rules.setback(JOB, Verdict(Code.FILE_CHECK_FAILED, file="000001.sql.zst"))
     assert (decided.state, decided.code) == (State.FAILED, Code.FILE_CHECK_FAILED)
@@ -147,7 +159,7 @@ def test_a_page_grows_back_by_doubling_up_to_the_batch_size(batch: int, page: in
 
 
 @given(
-    st.sampled_from([Passing, TooMuch, Verdict, Missing]),
+    st.sampled_from([Passing, Waits, TooMuch, Verdict, Missing]),
     st.integers(1, 50),
     st.integers(0, 40),
 )
