@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shared.archive.survey import Survey
-    from shared.chain.verify import ChainReport
     from shared.db.connect import Row
     from shared.doctor.finding import Finding, Section
     from shared.errors import TallystickError
@@ -36,7 +35,7 @@ def told(
     code: str, params: Mapping[str, object], about: Mapping[str, object] | None = None
 ) -> Json:
     """Return a code with its parameters and its words; ``about`` is what else the words may name."""
-    found = _words(code, {**(about or {}), **params})
+    found = words(code, {**(about or {}), **params})
     return {
         "code": code,
         "params": dict(params),
@@ -116,7 +115,7 @@ def event(row: Row) -> Json:
     """Return a recovery event with its words."""
     reason = row["reason_code"] or row["type"]
     about = {"job": str(row["job_id"])} if row["job_id"] else {}
-    found = _words(reason, {**about, **(row["reason_params"] or {})})
+    found = words(reason, {**about, **(row["reason_params"] or {})})
     return {
         "id": str(row["id"]),
         "occurred_at": time(row["occurred_at"]),
@@ -261,12 +260,12 @@ def finding(found: Finding) -> Json:
 
     Where it is about a job that met an error, the error is told along.
     """
-    text = _words(found.code, {"then": "command", **found.params})
+    text = words(found.code, {"then": "command", **found.params})
     happened, next_step = text.happened, text.next_step
     if why_params := found.params.get("error_params"):
         then = {"JOB_FAILED": "failed", "JOB_PAUSED": "resumed"}.get(str(found.code), "retried")
         params = {**found.params, "cause": None, "then": then, **why_params}
-        why = _words(found.params["code"], params)
+        why = words(found.params["code"], params)
         happened = f"{happened} {why.happened}"
         next_step = why.next_step or next_step
     return {
@@ -292,62 +291,6 @@ def tail(found: NamedJob) -> Json:
         "roots": found.job.roots,
         "bytes": found.job.bytes,
         "tail": found.job.last_sha256,
-    }
-
-
-def chain(report: ChainReport, directory: str) -> Json:
-    """Return the verdict about one directory, and how far the walk through it came."""
-    verdict = str(report.verdict)
-    params = dict(report.params)
-    if report.reason is not None:
-        params["cause"] = str(report.reason)
-    if report.unrecorded:
-        params["unrecorded"] = list(report.unrecorded)
-    manifest, position = report.manifest, report.position
-    return {
-        "directory": directory,
-        "verdict": verdict,
-        "anchored": report.anchored,
-        # What lies past the expected tail ends nothing: nobody vouches for it.
-        "final": position.final and not report.unrecorded if position else False,
-        "job": manifest.job if manifest else None,
-        "namespace": manifest.namespace.name if manifest else None,
-        "kind": manifest.kind if manifest else None,
-        "batches": position.seq if position else 0,
-        "roots": position.roots if position else 0,
-        "rows": position.rows if position else 0,
-        "bytes": position.bytes if position else 0,
-        "tail": position.tail if position else None,
-        "unrecorded": list(report.unrecorded),
-        "damages": [
-            {**damage, "message": _words(str(damage["cause"]), damage).happened}
-            for damage in report.damages
-        ],
-        "damages_left_out": report.damages_left_out,
-        "sound": [list(run) for run in report.runs],
-        "harmless": list(report.harmless),
-        "params": params,
-        **_message(verdict, params),
-    }
-
-
-def unread(error: TallystickError, directory: str) -> Json:
-    """Return the line of an archive that could not be read, as ``chain`` would."""
-    return {
-        "directory": directory,
-        "verdict": "UNREADABLE",
-        "anchored": False,
-        "final": False,
-        **dict.fromkeys(("job", "namespace", "kind")),
-        **dict.fromkeys(("batches", "roots", "rows", "bytes"), 0),
-        "tail": None,
-        "unrecorded": [],
-        "damages": [],
-        "damages_left_out": 0,
-        "sound": [],
-        "harmless": [],
-        "params": dict(error.params),
-        **_message("UNREADABLE", error.params),
     }
 
 
@@ -401,15 +344,16 @@ def _about(job: Job | None) -> Json:
     return {"job": str(job.id), "kind": job.kind, "then": THEN.get(str(job.state), "retried")}
 
 
-def _words(code: str, params: Mapping[str, object]) -> Words:
-    # The catalogue is loaded by the first answer that needs words; most need none.
-    from shared.messages import words
+def words(code: str, params: Mapping[str, object]) -> Words:
+    """Return the words for a code; the catalogue is loaded by the first answer that needs any."""
+    from shared import messages
 
-    return words(code, params)
+    return messages.words(code, params)
 
 
-def _message(code: str, params: Mapping[str, object]) -> Json:
-    found = _words(code, params)
+def message(code: str, params: Mapping[str, object]) -> Json:
+    """Return the words for a code as members of an answer."""
+    found = words(code, params)
     return {"message": found.happened, "next": found.next_step}
 
 

@@ -92,10 +92,10 @@ def tails() -> Answer:
 
 
 def _directory(place: Path, expected: str | None) -> Json:
-    from handlers import shape
+    from handlers import verdict
     from shared.volume.directory import verified
 
-    return shape.chain(verified(place, expected, first_only=False), str(place))
+    return verdict.chain(verified(place, expected, first_only=False), str(place))
 
 
 def _one(text: str, expected: str | None) -> Json:
@@ -133,14 +133,14 @@ def _archived(opened: Session) -> list[NamedJob]:
 
 
 def _line(opened: Session, found: NamedJob) -> Json:
-    from handlers import shape
+    from handlers import verdict
     from shared.errors import Refused
 
     root = opened.settings.archive_root or Path()
     try:
         item = _directory(root / found.job.directory, found.job.last_sha256)
     except Refused as refused:
-        item = shape.unread(refused, str(root / found.job.directory))
+        item = verdict.unread(refused, str(root / found.job.directory))
     # Which job it is says the database; the directory may be another's.
     return item | {
         "job": str(found.job.id),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers import shape
+from handlers import verdict
 from shared.chain.batch import file_name
 from shared.chain.verdict import Verdict
 from shared.chain.verify import DAMAGES_MAX, ChainReport
@@ -132,7 +132,7 @@ def test_what_file_systems_and_desktops_leave_is_no_damage(tmp_path: Path) -> No
         (directory / name).touch()
     report = judged(directory)
     assert (report.verdict, report.harmless) == (Verdict.CONSISTENT, tuple(sorted(LEFT)))
-    answer = shape.chain(report, str(directory))
+    answer = verdict.chain(report, str(directory))
     assert (answer["harmless"], answer["damages"]) == (sorted(LEFT), [])
 
 
