@@ -103,7 +103,8 @@ def preview(
 ) -> Answer:
     """Tell what archiving a kind would come to.
 
-    Rows, stored bytes, batches, time, and the index used. It only reads, and needs no control database.
+    Rows, stored bytes, batches, time, and the indexes of a page in the middle. It only reads, and needs no
+    control database.
     The stored bytes are estimated from a real page, compressed.
     """
     from handlers.cli.session import configured
