@@ -103,8 +103,9 @@ def preview(
 ) -> Answer:
     """Tell what archiving a kind would come to.
 
-    Rows, stored bytes, batches, time, and the index used. It only reads, and needs no control database.
-    Related rows, bytes and time are estimated from real pages all over the window, compressed.
+    Rows, stored bytes, batches, time, and the indexes of a page in the middle. It only reads, and needs no
+    control database. Related rows, bytes and time are estimated from real pages all over the window,
+    compressed.
     """
     from handlers.cli.session import configured
     from shared.archive import preview as previewing

@@ -90,6 +90,7 @@ PARTED_SHARD = PARTED.replace(
 )
 KINDS["parted"] = PARTED_SHARD
 
+EXPORT = ("archive", "export", "--until", "2001-01-02")
 # What touches no table.
 HARMLESS = re.compile(
     r"(BEGIN|SET|LOCK TABLE|ROLLBACK|COMMIT|EXPLAIN|DEALLOCATE|SHOW)\b|SELECT 1\b|"
@@ -313,20 +314,11 @@ def test_what_commands_ask_a_source_is_known_and_bounded(
         assert rows(database, "SELECT 1 FROM tallystick.unit") != []
 
     found: dict[str, int] = {}
-    export = [
-        "archive",
-        "export",
-        name,
-        "--until",
-        "2001-01-02",
-        "--directory",
-        str(tmp_path / "x"),
-    ]
     for act in (
         lambda: run(["kinds", "check", name]),
         lambda: run(["preview", name, "--batch-size", str(PAGE)]),
         lambda: run(["draft", f"public.{name}"]),
-        lambda: run(export),
+        lambda: run([*EXPORT, name, "--directory", str(tmp_path / "x")]),
         planned,
         lambda: run(["jobs", "list"]),
         lambda: run(["plan", "list"]),
