@@ -15,8 +15,8 @@ def places(target: str, expected: str | None, namespace: str | None = None) -> l
 
     A directory needs no database, and no setting must be set for it: it is one archive, or holds the job
     directories of one kind. A job and a kind are looked up, and their recorded tails expected.
-    ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE, those of a session) and ``Verdict``
-    (ARCHIVE_BROKEN).
+    ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE,
+    those of a session) and ``Verdict`` (ARCHIVE_BROKEN).
     """
     from handlers.cli.session import configured
     from shared.restore import archives
