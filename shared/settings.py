@@ -70,6 +70,12 @@ class Settings(BaseSettings):
         le=1024 * 1024 * MEBIBYTE,
         description="Byte budget of the whole volume, 1 MiB to 1 TiB",
     )
+    row_max_bytes: int = Field(
+        default=64 * MEBIBYTE,
+        ge=MEBIBYTE,
+        le=4096 * MEBIBYTE,
+        description="Largest archived row that reading commands hold in memory, 1 MiB to 4 GiB",
+    )
     tick_interval: float = Field(
         default=10.0,
         ge=1.0,

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 def places(target: str, expected: str | None, namespace: str | None = None) -> list[Place]:
     """Return the archives of a directory, a job or a whole kind, oldest first.
 
-    A directory needs neither database nor settings: it is one archive, or holds the job directories of one
-    kind. A job and a kind are looked up, and their recorded tails expected. ``expected`` is the tail of the
-    newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE, those of a session) and ``Verdict``
-    (ARCHIVE_BROKEN).
+    A directory needs no database, and no setting must be set for it: it is one archive, or holds the job
+    directories of one kind. A job and a kind are looked up, and their recorded tails expected.
+    ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE,
+    those of a session) and ``Verdict`` (ARCHIVE_BROKEN).
     """
+    from handlers.cli.session import configured
     from shared.restore import archives
+    from shared.restore.rows import ROW_MAX_BYTES
 
+    ROW_MAX_BYTES.set(configured().row_max_bytes)
     path = Path(target)
     if path.exists() or "/" in target:
         if path.exists() and not archives.is_archive(path):

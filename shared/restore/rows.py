@@ -6,6 +6,7 @@ trust: lines that are not what the format demands raise ``Broken``.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from shared.chain.frame import decompressed
 from shared.chain.lines import check_beginning, read_header
 from shared.chain.text import Text
 from shared.chain.verdict import Broken, Reason
+from shared.errors import Code, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from shared.chain.manifest import Manifest, Table
 
 Value = str | None
+
+ROW_MAX_BYTES = ContextVar("ROW_MAX_BYTES", default=64 * 1024 * 1024)
+"""The largest row that is held in memory: a few kilobytes of a file can hold one of gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,29 @@ def blocks(manifest: Manifest, chunks: Iterable[bytes]) -> Iterator[Block]:
             continue
 
 
+def check_size(size: int) -> None:
+    """Refuse to hold more bytes of one row than ``ROW_MAX_BYTES``; raises ``Refused`` (ROW_TOO_LARGE)."""
+    if size > (limit := ROW_MAX_BYTES.get()):
+        raise Refused(Code.ROW_TOO_LARGE, limit=limit)
+
+
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the rows of a block one by one, without their newlines."""
+    """Yield the rows of a block one by one, without their newlines.
+
+    Raises ``Refused`` (ROW_TOO_LARGE) before a row takes more than ``ROW_MAX_BYTES``.
+    """
     # A row may be a gigabyte in pieces of a megabyte: they are joined once.
     held: list[bytes] = []
+    size = 0
     for piece in pieces:
         first, *others = piece.split(b"\n")
         held.append(first)
+        size += len(first)
+        check_size(size)
         if others:
             yield b"".join(held)
             yield from others[:-1]
-            held = [others[-1]]
+            held, size = [others[-1]], len(others[-1])
     if any(held):
         raise Broken(Reason.TEXT_TRUNCATED)
 

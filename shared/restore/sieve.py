@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shared.chain.text import copy_text
 from shared.chain.verdict import Broken, Reason
+from shared.restore.rows import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -45,14 +46,16 @@ def sieved(
 def _whole(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Gather pieces to whole rows, with a newline also before the first."""
     # A row may be a gigabyte in pieces of a megabyte: they are joined once.
-    held = [b"\n"]
+    held, size = [b"\n"], 0
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
         if not end:
             held.append(piece)
+            size += len(piece)
+            check_size(size)
             continue
         yield b"".join([*held, piece[:end]])
-        held = [b"\n", piece[end:]]
+        held, size = [b"\n", piece[end:]], len(piece) - end
     if any(held[1:]):
         raise Broken(Reason.TEXT_TRUNCATED)
 

@@ -142,6 +142,31 @@ def another_namespace_has_the_kind(scene: Scene) -> Iterator[Variables]:
     yield {"KIND": "orders", "KEY": "7", "NAMESPACE": "default"}
 
 
+LARGE = (
+    "CREATE SCHEMA app",
+    "CREATE TABLE app.film (id integer PRIMARY KEY, at timestamptz NOT NULL, body text)",
+    "INSERT INTO app.film VALUES (1, '2020-01-01Z', repeat('x', 3 * 1024 * 1024))",
+)
+
+
+@remedy(Code.ROW_TOO_LARGE, 1)
+def rows_are_larger_than_is_held(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.film", *LARGE)
+    scene.setenv(ROW_MAX_BYTES=1024 * 1024)
+    scene.ask("archive", "find", archive, "1", "--no-index", code=2)
+    yield {"ARCHIVE": archive, "TABLE": "app.film", "LARGER": "4194304"}
+
+
+@remedy(Code.ROW_TOO_LARGE, 2)
+def all_rows_are_wanted(scene: Scene) -> Iterator[Variables]:
+    archive = scene.exported("app.film", *LARGE)
+    scene.setenv(ROW_MAX_BYTES=1024 * 1024)
+    scene.ask("archive", "find", archive, "1", "--no-index", code=2)
+    scene.sql("DROP TABLE app.film")
+    yield {"ARCHIVE": archive, "SCRATCH_DATABASE": scene.database}
+    assert one(scene.database, "SELECT count(*) FROM app.film") == 1
+
+
 @remedy(Code.ARCHIVE_TABLE_UNKNOWN, 1)
 def a_table_was_misspelt(scene: Scene) -> Iterator[Variables]:
     archive = scene.exported("app.tool", *TOOLS)

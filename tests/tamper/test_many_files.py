@@ -60,7 +60,6 @@ def test_an_archive_of_more_batches_than_entries_may_be_is_read_and_restored(
     execute(empty_database, *TABLES)
     for command in (
         ("verify", str(archive)),
-        ("cat", str(archive), "--table", "app.tasks"),
         ("find", str(archive), str(COUNT), "--no-index"),
     ):
         done = asked("archive", *command)
