@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,14 @@ def places(target: str, expected: str | None, namespace: str | None = None) -> l
     ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE,
     those of a session) and ``Verdict`` (ARCHIVE_BROKEN).
     """
-    from handlers.cli.session import configured
+    from shared.errors import Refused
     from shared.restore import archives
     from shared.restore.rows import ROW_MAX_BYTES
+    from shared.settings import load
 
-    ROW_MAX_BYTES.set(configured().row_max_bytes)
+    # A directory is read even if other settings are wrong, with the default limit; what needs them refuses.
+    with suppress(Refused):
+        ROW_MAX_BYTES.set(load().row_max_bytes)
     path = Path(target)
     if path.exists() or "/" in target:
         if path.exists() and not archives.is_archive(path):
