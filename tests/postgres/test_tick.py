@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -23,6 +24,7 @@ from shared.plans.schedule import last_ticks, schedule
 from shared.tick import LEAST_SECONDS, Report, Wanted
 from shared.volume import identity, ledger, lock
 from tests import worlds
+from tests.postgres.reading import up_to_now
 from tests.worlds import a_claim, a_job, a_plan, a_volume, node, one, until_idle
 
 LOCKER = """
@@ -114,6 +116,13 @@ def test_a_tick_does_not_wait_for_another_that_notes_the_same(
     after = last_ticks(control)
     assert after["scan"] == replace(before["scan"], age_seconds=after["scan"].age_seconds)
     assert "archive" in after
+
+
+@pytest.fixture(autouse=True)
+def _without_margin() -> Iterator[None]:
+    """What these tests archive was made a moment ago."""
+    with up_to_now():
+        yield
 
 
 def test_a_tick_does_one_unit_and_reports_it(
