@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,25 +14,30 @@ if TYPE_CHECKING:
 def places(target: str, expected: str | None, namespace: str | None = None) -> list[Place]:
     """Return the archives of a directory, a job or a whole kind, oldest first.
 
-    A directory needs no database, and no setting must be set for it: it is one archive, or holds the job
-    directories of one kind. A job and a kind are looked up, and their recorded tails expected.
-    ``expected`` is the tail of the newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE,
-    those of a session) and ``Verdict`` (ARCHIVE_BROKEN).
+    A directory needs no database and no settings: it is one archive, or holds the job directories of one
+    kind. A job and a kind are looked up, and their recorded tails expected. ``expected`` is the tail of the
+    newest. Raises ``Refused`` (ARCHIVE_UNKNOWN, DIRECTORY_UNREADABLE,
+    those of settings and of a session) and ``Verdict`` (ARCHIVE_BROKEN).
     """
-    from shared.errors import Refused
     from shared.restore import archives
-    from shared.restore.rows import ROW_MAX_BYTES
-    from shared.settings import load
 
-    # A directory is read even if other settings are wrong, with the default limit; what needs them refuses.
-    with suppress(Refused):
-        ROW_MAX_BYTES.set(load().row_max_bytes)
+    _limit_rows()
     path = Path(target)
     if path.exists() or "/" in target:
         if path.exists() and not archives.is_archive(path):
             return archives.places(path, expected)
         return [archives.place(path, expected)]
     return _recorded(target, expected, namespace)
+
+
+def _limit_rows() -> None:
+    """Set how large a row may be that is held in memory; a directory is read without settings otherwise."""
+    if "TALLYSTICK_ROW_MAX_BYTES" not in os.environ:
+        return
+    from shared.restore.rows import ROW_MAX_BYTES
+    from shared.settings import load
+
+    ROW_MAX_BYTES.set(load().row_max_bytes)
 
 
 def _recorded(target: str, expected: str | None, namespace: str | None) -> list[Place]:

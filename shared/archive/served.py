@@ -74,12 +74,12 @@ def _child_select(shape: Shape, index: int) -> sql.Composed:
     """Return the query for what belongs to any one row of a related table's parent."""
     relation = shape.relations[index]
     return sql.SQL(
-        "SELECT 1 FROM {} AS c JOIN (SELECT * FROM {} LIMIT 1) AS p ON {} WHERE {}"
+        "SELECT 1 FROM (SELECT c.* FROM {} AS c WHERE {}) AS c JOIN (SELECT * FROM {} LIMIT 1) AS p ON {}"
     ).format(
         table_of(relation),
+        condition(relation.where),
         table_of(shape.relations[relation.table.parent or 0]),
         joined(relation),
-        condition(relation.where),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from shared.archive.examine import Finding, Problem
+from shared.archive.fragments import condition, joined
 from shared.archive.shape import TimeSort
 from shared.archive.source import snapshot
 from shared.archive.written import quoted
@@ -125,7 +126,7 @@ def _time_counts(
     return sql.SQL(
         "SELECT count(*) AS total, count(*) FILTER (WHERE {} IS NULL) AS nulls,"
         " count(*) FILTER (WHERE {}) AS zeros FROM {} AS r {} WHERE {}"
-    ).format(time, zeros, _table(relation.table), part, _condition(relation.where))
+    ).format(time, zeros, _table(relation.table), part, condition(relation.where))
 
 
 def _orphans(
@@ -179,22 +180,12 @@ def _alone(relation: Relation, parent: Table, nullable: Sequence[str] | None) ->
             sql.SQL("{} IS NULL").format(sql.Identifier("c", name)) for name in nullable
         )
     else:
-        table = relation.table
-        pairs = zip(table.foreign_key, table.references, relation.text_join, strict=True)
-        joined = sql.SQL(" AND ").join(
-            sql.SQL("{}{} = {}").format(
-                sql.Identifier("c", ours),
-                sql.SQL(' COLLATE "C"' if text else ""),
-                sql.Identifier("p", theirs),
-            )
-            for ours, theirs, text in pairs
+        alone = sql.SQL("NOT EXISTS (SELECT FROM {} AS p WHERE {})").format(
+            _table(parent), joined(relation)
         )
-        alone = sql.SQL("NOT EXISTS (SELECT FROM {} AS p WHERE {})").format(_table(parent), joined)
     return sql.SQL(
         "SELECT count(*) AS rows FROM (SELECT FROM {} AS c WHERE ({}) AND {} LIMIT {}) AS found"
-    ).format(
-        _table(relation.table), alone, _condition(relation.where), sql.Literal(COUNTED_MAX + 1)
-    )
+    ).format(_table(relation.table), alone, condition(relation.where), sql.Literal(COUNTED_MAX + 1))
 
 
 def _bounded(
@@ -210,8 +201,3 @@ def _bounded(
 
 def _table(table: Table) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
-
-
-def _condition(where: str | None) -> sql.Composable:
-    # On lines of its own: a comment at its end cannot swallow the parenthesis.
-    return sql.SQL("true") if where is None else sql.SQL("(\n{}\n)").format(sql.SQL(where))

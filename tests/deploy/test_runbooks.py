@@ -171,7 +171,7 @@ def parse(line: str) -> None:
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
 def test_every_command_line_of_ours_in_a_block_is_read_by_the_real_one(page: Path) -> None:
     blocks = "\n".join(lines(page.read_text()))
-    for line in re.findall(r"(?:^|[|(] ?)(tallystick [a-z-][^|><)\n]*)", blocks, re.MULTILINE):
+    for line in re.findall(r"(?:^|[|(] ?)(tallystick [a-z-][^|><&)\n]*)", blocks, re.MULTILINE):
         parse(line)
 
 

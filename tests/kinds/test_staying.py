@@ -108,7 +108,12 @@ def test_the_count_is_bounded_in_number_and_in_time(
     monkeypatch.setattr(staying, "COUNTED_MAX", 7)
     (text,) = told(surveyed(empty_database, JOINED), Problem.ROWS_WITHOUT_PARENT)
     assert text.startswith("More than 7 rows")
-    slow = JOINED.replace("] }", '], where = "pg_sleep(0.2) IS NOT NULL" }')
+    execute(
+        empty_database,
+        "CREATE FUNCTION slow(id bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " $$BEGIN PERFORM pg_sleep(0.2); RETURN id IS NOT NULL; END$$",
+    )
+    slow = JOINED.replace("] }", '], where = "public.slow(id)" }')
     monkeypatch.setattr(staying, "COUNT_SECONDS", 0.1)
     (text,) = told(surveyed(empty_database, slow), Problem.ROWS_WITHOUT_PARENT)
     assert "could not be counted" in text

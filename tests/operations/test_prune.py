@@ -434,6 +434,8 @@ def test_a_failed_job_is_tried_again_once_its_file_is_back(here: Stage) -> None:
     file = batch_files(here, job)[0]
     content = file.read_bytes()
     file.write_bytes(content + b"\0")
+    # It is the file that was settled last: without it the volume is not used before an operator says so.
+    adopt(here)
     begin(here)
     fails_with(here, Code.FILE_CHECK_FAILED, "digest")
     file.write_bytes(content)

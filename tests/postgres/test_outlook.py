@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from shared.jobs.rules import Action
 from shared.plans import outlook
 from shared.plans.outlook import Here, Reason, Situation, Standing
 from shared.tick import Wanted, tick
+from tests.postgres.reading import up_to_now
 from tests.worlds import (
     SIGNED,
     a_claim,
@@ -31,11 +33,12 @@ from tests.worlds import (
 
 
 @pytest.fixture
-def volume(control: Database, volume_root: Path) -> str:
+def volume(control: Database, volume_root: Path) -> Iterator[str]:
     """Storage id of this node's volume, with a plan of the kind audit that is due."""
     storage_id = a_volume(control, volume_root)
     a_plan(control, "audit", storage_id, batch_size=1)
-    return storage_id
+    with up_to_now():
+        yield storage_id
 
 
 def stands(control: Database) -> Situation:

@@ -42,8 +42,11 @@ STATEMENTS = {
     "ALTER DATABASE DATABASE RESET zero_damaged_pages": (
         "ALTER DATABASE {database} RESET zero_damaged_pages"
     ),
-    "CREATE INDEX CONCURRENTLY ON {table} ({columns})": (
-        "CREATE INDEX CONCURRENTLY ON app.orders (customer, id)"
+    "SELECT gid, prepared, owner FROM pg_prepared_xacts": (
+        "SELECT gid, prepared, owner FROM pg_prepared_xacts"
+    ),
+    "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start": (
+        "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start"
     ),
 }
 # What no test runs as printed, and why.
@@ -53,9 +56,6 @@ NOT_RUN = {
     "DESCRIBE schema.table": "a query of DuckDB: reading/test_query.py describes tables",
     "aws sts get-caller-identity": "it asks an account: cloud.py runs blocks with it beside an emulator",
     "aws cloudformation list-stacks": "it asks an account, and changes nothing",
-    "pip install duckdb": "extras.py installs it by the block of the page",
-    "pip install prometheus-client": "extras.py installs it by the block of the page",
-    "pip install aws-lambda-powertools": "extras.py installs it by the block of the page",
     'pipx inject tallystick "duckdb>=2.0"': "extras.py installs it by pip; pipx only says where",
     "pipx inject tallystick prometheus-client": "extras.py installs it by pip; pipx only says where",
 }

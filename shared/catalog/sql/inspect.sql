@@ -1,6 +1,6 @@
 -- What the catalog says of some tables, one row each in the order asked. The search path is pinned to
 -- pg_catalog, so names of types come qualified wherever they need to be.
-WITH asked AS (
+WITH RECURSIVE asked AS (
     SELECT *
     FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS asked (schema, name, place)
 ), relation AS (
@@ -9,12 +9,17 @@ WITH asked AS (
     FROM asked
     LEFT JOIN pg_namespace AS space ON space.nspname = asked.schema
     LEFT JOIN pg_class AS class ON class.relnamespace = space.oid AND class.relname = asked.name
+), part AS (
+    -- Not pg_partition_tree: that locks every partition, and waits where one is being changed.
+    SELECT oid AS whole, oid AS relid FROM relation WHERE kind = 'p'
+    UNION
+    SELECT part.whole, inhrelid FROM part JOIN pg_inherits ON inhparent = part.relid
 )
 SELECT schema, name, oid IS NOT NULL AS found, oid::bigint AS identity, kind, persistence,
     kind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs,
     kind = 'p' AND EXISTS (
-        SELECT FROM pg_partition_tree(oid) AS part JOIN pg_class ON pg_class.oid = part.relid
-        WHERE relkind = 'f') AS has_foreign_parts,
+        SELECT FROM part JOIN pg_class ON pg_class.oid = part.relid
+        WHERE part.whole = relation.oid AND relkind = 'f') AS has_foreign_parts,
     -- Of the whole table: that is what locking it asks for, and the lock comes before the snapshot.
     has_table_privilege(oid, 'SELECT') AND has_schema_privilege(space_oid, 'USAGE') AS readable,
     row_security_active(oid) AS row_security,
@@ -160,7 +165,7 @@ SELECT schema, name, oid IS NOT NULL AS found, oid::bigint AS identity, kind, pe
         WHERE contype = 'f' AND (
             (confrelid = relation.oid AND (conparentid = 0 OR NOT child.relispartition))
             OR (relation.kind = 'p' AND conparentid = 0 AND confrelid IN (
-                    SELECT relid FROM pg_partition_tree(relation.oid))))
+                    SELECT relid FROM part WHERE part.whole = relation.oid)))
     ), '[]') AS referenced_by
 FROM relation
 ORDER BY place
