@@ -66,10 +66,12 @@ def seconds_text(seconds: float) -> str:
     """Return a time as people read it: ``0.21 s``, ``45 s``, ``2 min``, ``3 h``, ``365 d``."""
     if seconds < 1:
         return f"{seconds:.2f} s"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{seconds:.1f}".removesuffix(".0") + " s"
+    # The unit is chosen after rounding: what reads as 24 hours is a day.
+    for size, unit, limit in ((1, "s", 60), (60, "min", 60), (3600, "h", 24)):
+        amount = round(seconds / size, 1)
+        if amount < limit:
+            return f"{amount:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"
 
 
 def _parts(template: str) -> list[str]:
