@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.chain.batch import file_name
 from shared.errors import Code, Passing, Verdict
 from shared.volume import files, identity, publish
 from shared.volume.identity import Volume
@@ -183,6 +184,22 @@ def test_a_listing_is_bounded(
     monkeypatch.setattr(files, "ENTRIES_MAX", 3)
     with pytest.raises(Verdict) as verdict:
         files.names_in(directory)
+    assert verdict.value.params["cause"] == "too-many-entries"
+
+
+def test_batch_files_do_not_count_against_the_bound_of_a_listing(
+    volume: Volume, directory: int, volume_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 6):
+        (volume_root / JOB / file_name(number)).touch()
+    for number in range(3):
+        (volume_root / JOB / f"f{number}").touch()
+    monkeypatch.setattr(listing, "ENTRIES_MAX", 3)
+    found = listing.listed(directory)
+    assert (list(found.numbers), len(found.foreign)) == ([1, 2, 3, 4, 5], 3)
+    (volume_root / JOB / "f3").touch()
+    with pytest.raises(Verdict) as verdict:
+        listing.listed(directory)
     assert verdict.value.params["cause"] == "too-many-entries"
 
 
