@@ -13,7 +13,7 @@ import pytest
 
 from shared.chain.batch import file_name
 from shared.errors import Code, Passing, Verdict
-from shared.volume import files, identity, publish
+from shared.volume import files, identity, listing, publish
 from shared.volume.identity import Volume
 
 JOB = "11111111-1111-4111-8111-111111111111-22222222-2222-4222-8222-222222222222"
