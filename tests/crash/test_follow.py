@@ -62,7 +62,7 @@ def test_a_call_that_lies_did_nothing_and_the_judge_notices(grounds: Grounds) ->
         assert run.code is None
         assert batches(world) == []
         assert world.faults(Allowed(states=("PENDING",))) != []
-        assert world.stage.tick().outcome.code is Code.FILE_CHECK_FAILED
+        assert world.stage.tick().outcome.params["cause"] == "last-missing"
 
 
 def test_a_held_process_stands_still_until_it_may_go_on(grounds: Grounds) -> None:

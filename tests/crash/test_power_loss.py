@@ -171,7 +171,7 @@ def test_a_new_volume_is_as_durable_as_its_name(tmp_path: Path) -> None:
     root = tmp_path / "new" / "volume"
     told = traced(tmp_path / "told", root, "identity.initialise(root)")
     for directory in (tmp_path, root.parent, root):
-        assert f"<{directory}>)" in told[told.rindex(f'mkdir("{root}"') :], directory
+        assert f"<{directory}>)" in told[told.rindex(f'mkdirat(3<{root.parent}>, "{root.name}"') :]
 
 
 def test_a_volume_marked_by_one_that_died_is_made_durable_by_the_next(volume_root: Path) -> None:

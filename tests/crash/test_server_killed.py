@@ -99,7 +99,7 @@ def test_a_server_killed_at_every_exchange_of_a_tick_has_kept_what_it_said(
 UNHURRIED = """
     ALTER SYSTEM SET wal_writer_delay = '10s';
     ALTER DATABASE postgres SET synchronous_commit = off;
-    CREATE TABLE acknowledged (n integer)"""
+    CREATE TABLE public.acknowledged (n integer)"""
 
 
 def test_what_a_server_acknowledged_is_lost_with_it_unless_commits_wait_for_the_disk(
@@ -111,7 +111,7 @@ def test_what_a_server_acknowledged_is_lost_with_it_unless_commits_wait_for_the_
             connection.execute(each.encode())
         connection.execute("SELECT pg_reload_conf()")
         connection.execute("CHECKPOINT")
-    kept = "INSERT INTO acknowledged VALUES ({})"
+    kept = "INSERT INTO public.acknowledged VALUES ({})"
     with psycopg.connect(cluster.dsn, autocommit=True) as connection:
         connection.execute(kept.format(1).encode())
         cluster.kill()

@@ -221,7 +221,8 @@ ASKED: dict[str, tuple[Callable[[History], Params], ...]] = {
     "doctor/control_facts": (lambda _: {"pruned": ["job"]},),
     "doctor/newest_directories": (volume,),
     "doctor/open_troubles": (lambda _: {"overdue_seconds": 900, "takeovers": 3, "limit": 21},),
-    "doctor/recent_events": (lambda _: {"seconds": 24 * 3600, "limit": 500},),
+    # Rows of the last day lie anywhere in the table: so many pages are read, and no more.
+    "doctor/recent_events": (lambda _: {"seconds": 24 * 3600, "limit": 50},),
     "jobs/act": (lambda of: {"job_id": of.failed, "new_state": "ABANDONED", "max_bytes": None},),
     "jobs/actions": (job,),
     "jobs/between_ids": (beginnings,),

@@ -119,13 +119,18 @@ KNOWN = {
     "cuts of what is left": Known(r"^SELECT ARRAY\[.* AS cuts$", 0),
     "a query of a page, planned only": Known(r"^COPY \(SELECT \* FROM \(", 5),
     "roots to go, up to a limit": Known(r"AS roots FROM \(SELECT FROM", 10_001),
-    # In preview and for late rows: COUNT_SECONDS bounds each, and an estimate takes its place.
+    "damage passed over": Known(r"zero_damaged_pages", 10),
+    "hours that come twice": Known(r"AS repeats FROM generate_series", 400),
+    "size of a table": Known(r"pg_relation_size", CATALOG_MAX),
+    # In preview, for late rows, for rows without a parent, and at both ends of a job: each count has a limit of
+    # time, and where it is reached an estimate takes its place, or the number is unknown.
     "extent of the window": Known(r"^SELECT count\(\*\) AS roots, min\(", None),
     "late rows": Known(r"^SELECT count\(\*\) AS rows FROM", None),
     "oldest and newest": Known(r"^SELECT min\(", 10),
     "tables in the catalog": Known(r"row_security_active", CATALOG_MAX),
     "largest group": Known(r"most_common_freqs", CATALOG_MAX),
-    "end of a window": Known(r"least\(ends, now\(\)\)|pg_prepared_xacts", 1_000),
+    "end of a window": Known(r"least\(asked, newest, oldest\)", 1_000),
+    "prepared transactions": Known(r"pg_prepared_xacts", CATALOG_MAX),
     "who sees activity": Known(r"pg_read_all_stats", 10),
     "older readers": Known(r"pg_terminate_backend", 1_000),
     "facts of the source": Known(r"pg_is_in_recovery|has_table_privilege", CATALOG_MAX),

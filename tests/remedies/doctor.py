@@ -104,11 +104,17 @@ def the_budget_is_more_than_the_disk_has(scene: Scene) -> Iterator[Variables]:
     assert "VOLUME_NEARLY_FULL" not in findings(scene)
 
 
-CLOCK = "CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ {} $$"
+# Another function takes the name of the server's own: what asks for the time, by whatever path, asks this one.
 SKEWED = (
-    "CREATE SCHEMA skewed",
-    CLOCK.format("SELECT pg_catalog.clock_timestamp() + interval '1 hour'"),
-    "ALTER DATABASE {} SET search_path = skewed, pg_catalog, public",
+    "ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_the_machine",
+    (
+        "CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql"
+        " AS $$ SELECT clock_of_the_machine() + interval '1 hour' $$"
+    ),
+)
+SET_RIGHT = (
+    "DROP FUNCTION pg_catalog.clock_timestamp();"
+    " ALTER FUNCTION pg_catalog.clock_of_the_machine() RENAME TO clock_timestamp"
 )
 
 
@@ -116,14 +122,13 @@ SKEWED = (
 def the_clock_of_the_database_is_an_hour_ahead(scene: Scene) -> Iterator[Variables]:
     """No test sets the machine's clock: the database's is moved, and timedatectl is stood in for."""
     scene.deploy()
-    name = scene.sql("SELECT current_database() AS name")[0]["name"]
     for statement in SKEWED:
-        scene.sql(statement.format(name))
+        scene.sql(statement)
     assert findings(scene)["CLOCK_SKEW"] == "node-behind"
     programs = scene.directory / "programs"
     programs.mkdir()
     stand_in = programs / "timedatectl"
-    set_right = f'psql "$TALLYSTICK_DATABASE_URL" -c "ALTER DATABASE {name} RESET search_path"'
+    set_right = f'psql "$TALLYSTICK_DATABASE_URL" -c "{SET_RIGHT}"'
     stand_in.write_text(f'#!/bin/sh\ntest "$*" = "set-ntp true" && {set_right}\n')
     stand_in.chmod(0o700)
     yield {"PATH": f"{programs}:{path()}"}

@@ -141,7 +141,8 @@ def the_database_skips_foreign_keys(scene: Scene) -> Iterator[Variables]:
     told = scene.ask("archive", "restore", job, "--to", scene.database, code=2)
     assert [each["problem"] for each in told["params"]["problems"]] == ["session_replica"]
     statement = f'ALTER DATABASE "{name}" RESET session_replication_role'
-    yield {"ARCHIVE": job, "TARGET": scene.database, "STATEMENT": statement}
+    url = {"TARGET": scene.database, "ADMINISTRATOR": scene.database}
+    yield {"ARCHIVE": job, **url, "STATEMENT": statement}
     assert one(scene.database, ORDERS) == 45
 
 

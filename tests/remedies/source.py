@@ -144,7 +144,13 @@ def hidden(scene: Scene) -> Iterator[tuple[str, Variables]]:
 @remedy(Code.WINDOW_HELD_BACK, 1, 2)
 def the_user_cannot_see_what_runs(scene: Scene) -> Iterator[Variables]:
     with hidden(scene) as (role, variables):
-        yield {**variables, "ROLE": role, "OWNER": scene.database, "SOURCE": scene.database}
+        yield {
+            **variables,
+            "ROLE": role,
+            "OWNER": scene.database,
+            "ADMINISTRATOR": scene.database,
+            "SOURCE": scene.database,
+        }
         third = str(scene.directory / "third")
         asked = ("--until", variables["UNTIL"], "--directory", third)
         told = scene.ask("archive", "export", "orders", *asked, code=0)
