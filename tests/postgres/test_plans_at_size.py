@@ -122,8 +122,8 @@ KNOWN = {
     "damage passed over": Known(r"zero_damaged_pages", 10),
     "hours that come twice": Known(r"AS repeats FROM generate_series", 400),
     "size of a table": Known(r"pg_relation_size", CATALOG_MAX),
-    # In preview, for late rows, for rows without a parent, and at both ends of a job: each count has a limit of
-    # time, and where it is reached an estimate takes its place, or the number is unknown.
+    # In preview, for late rows, for rows without a parent, and at both ends of a job: each count has a limit
+    # of time, and where it is reached an estimate takes its place, or the number is unknown.
     "extent of the window": Known(r"^SELECT count\(\*\) AS roots, min\(", None),
     "late rows": Known(r"^SELECT count\(\*\) AS rows FROM", None),
     "oldest and newest": Known(r"^SELECT min\(", 10),

@@ -104,7 +104,7 @@ def the_budget_is_more_than_the_disk_has(scene: Scene) -> Iterator[Variables]:
     assert "VOLUME_NEARLY_FULL" not in findings(scene)
 
 
-# Another function takes the name of the server's own: what asks for the time, by whatever path, asks this one.
+# Another function takes the name of the server's own, so that whoever asks for the time asks this one.
 SKEWED = (
     "ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_the_machine",
     (
