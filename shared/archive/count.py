@@ -14,7 +14,7 @@ import psycopg
 
 from shared.archive.page import window_count_query
 from shared.archive.source import snapshot, trouble_of
-from shared.errors import Code, TooMuch, Trouble
+from shared.errors import Code, Passing, TooMuch, Trouble
 from shared.jobs.model import Event
 
 if TYPE_CHECKING:
@@ -80,15 +80,15 @@ def window_rows(
 def roots_at_start(
     connection: psycopg.Connection[Row], opening: Opening, name: str, seconds: float
 ) -> int | None:
-    """Count the roots in the window before the first page is read; None if that takes too long.
+    """Count the roots in the window before the first page is read; None if that does not succeed in time.
 
-    Raises ``Trouble`` for what would stop the first page, too.
+    Raises ``Verdict`` for what would stop the first page, too.
     """
     limit = min(START_SECONDS, seconds * COUNT_SHARE)
     try:
         with snapshot(connection, [], name=name, seconds=limit, lock=False):
             return _counted(connection, window_count_query(opening, 0), limit)
-    except TooMuch:
+    except (TooMuch, Passing):
         return None
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shared.archive.index import missing_index
-from shared.archive.keys import key_advice
+from shared.archive.keys import key_advice, temporal_key
 from shared.archive.partitions import Join as _Join
 from shared.archive.partitions import declared_by_parts, overlaps, unfollowed
 from shared.archive.shape import OrderColumn, Relation, Shape, TimeSort
@@ -44,6 +44,7 @@ class Problem(StrEnum):
     FOREIGN_KEY_MISSING = "FOREIGN_KEY_MISSING"
     FOREIGN_KEY_AMBIGUOUS = "FOREIGN_KEY_AMBIGUOUS"
     FOREIGN_KEY_LENGTH = "FOREIGN_KEY_LENGTH"
+    FOREIGN_KEY_PERIOD = "FOREIGN_KEY_PERIOD"
     JOIN_COLLATION = "JOIN_COLLATION"
     PARENT_OUTSIDE = "PARENT_OUTSIDE"
     PARENT_NOT_UNIQUE = "PARENT_NOT_UNIQUE"
@@ -235,6 +236,8 @@ def _join(
     assert parent_name is not None  # noqa: S101 - kinds files are validated
     if parent_name not in by_name:
         return Finding(Problem.PARENT_OUTSIDE, params | {"parent": str(parent_name)})
+    if period := temporal_key(child, related["foreign_key"], by_name):
+        return Finding(Problem.FOREIGN_KEY_PERIOD, params | {"name": period})
     declared = [
         _Join(TableName(each["schema"], each["table"]), each["columns"], each["references"])
         for each in child.row["foreign_keys"]

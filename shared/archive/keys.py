@@ -1,4 +1,4 @@
-"""What to do about a root whose key will not do: name another one, or make one."""
+"""Keys that will not do: of a root, with another one to name or to make; of a related table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from shared.archive.written import listed
 from shared.catalog.names import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from shared.catalog.facts import Facts
 
 NEW_KEY = "archive_key"
@@ -36,3 +38,18 @@ def key_advice(root: Facts) -> dict[str, Any]:
 
 def _serves(column: dict[str, Any]) -> bool:
     return column["not_null"] and column["generated"] is None and column["base_kind"] != "other"
+
+
+def temporal_key(
+    child: Facts, foreign_key: list[str] | None, tables: Collection[TableName]
+) -> str | None:
+    """Return the name of a temporal foreign key that rows would be joined by.
+
+    Its period lies within the parent's, so that joining by what is equal would leave children out.
+    """
+    for each in child.row["foreign_keys"]:
+        inside = TableName(each["schema"], each["table"]) in tables
+        if each["period"] and inside and foreign_key in (None, each["columns"]):
+            name: str = each["name"]
+            return name
+    return None

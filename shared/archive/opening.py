@@ -15,7 +15,7 @@ from shared.archive.source import snapshot, trouble_of
 from shared.archive.timeless import clock_readers
 from shared.archive.window import HIDDEN_MARGIN_SECONDS, ending, require_settled
 from shared.db.statement import statement
-from shared.errors import Code, TooMuch, Verdict
+from shared.errors import Code, Passing, TooMuch, Verdict
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -167,7 +167,7 @@ def _with_late_rows(
         return replace(opening, late_rows=0)
     try:
         there = _rows_up_to(connection, opening, opening.after, name)
-    except TooMuch:
+    except (TooMuch, Passing):
         return replace(opening, late_unknown={"cause": "timeout"})
     late, unknown = late_rows(there, job.input["archived_before"])
     return replace(opening, late_rows=late, late_unknown=unknown)

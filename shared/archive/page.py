@@ -34,7 +34,7 @@ from shared.chain.batch import (
     unescape,
 )
 from shared.chain.frame import MAX_RAW_BYTES, compressor
-from shared.errors import Code, TooMuch
+from shared.errors import Code, TooMuch, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -296,10 +296,18 @@ def _extent(opening: Opening) -> tuple[sql.Composable, sql.Composable, sql.Compo
 
 
 def cursor_of(shape: Shape, line: bytes) -> Cursor:
-    """Return the place of a root in the order, from its line of COPY text."""
+    """Return the place of a root in the order, from its line of COPY text.
+
+    Raises ``Verdict`` for a root whose key is NULL: what comes after it could not be told.
+    """
     fields = line.removesuffix(b"\n").split(b"\t")
     copied_columns = shape.tables[0].copied
     texts = [unescape(fields[copied_columns.index(column.name)]) for column in shape.order]
+    if nulls := [
+        column.name for column, text in zip(shape.order, texts, strict=True) if text is None
+    ]:
+        params = {"table": shape.tables[0].label, "columns": nulls}
+        raise Verdict(Code.EXPORT_FAILED, cause="KEY_NULLABLE", **params)
     return tuple(text for text in texts if text is not None)
 
 

@@ -27,8 +27,10 @@ AFTER_MAX_DAYS = 36_500
 FAILURES_MAX = 12
 BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 3600.0
-# How often it is asked again whether what a unit waits for is over.
+# How long until it is asked again whether what a unit waits for is over: a minute, and longer from the second
+# time on, so that many jobs that wait for one thing leave a loop of ticks time to rest.
 WAIT_SECONDS = 60.0
+WAIT_AGAIN_SECONDS = 300.0
 
 # A unit that ended its process ten times in a row would do so an eleventh time.
 TAKEOVERS_MAX = 10
@@ -78,14 +80,14 @@ def setback(job: Job, trouble: Trouble, jitter: Callable[[], float] = random.ran
         code = Code.BATCH_TOO_LARGE
     if isinstance(trouble, Waits):
         waits = Event("unit-waits", "info", done=False, reason_code=code, reason_params=params)
-        # It may wait for days: asked every minute, and said once.
+        # It may wait for days: asked again and again, and said once.
         said = bool(job.errors) and _same_cause(job.errors[-1], code, params)
         return Setback(
             State.PENDING,
             code,
             params,
             job.failures,
-            WAIT_SECONDS,
+            WAIT_AGAIN_SECONDS if said else WAIT_SECONDS,
             job.page_size,
             waits,
             said,

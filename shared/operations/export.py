@@ -141,7 +141,8 @@ def export(source: SourceConnection, order: Order, told: Callable[[Progress], No
             namespace_value=order.namespace if order.kind.kind.namespace else None,
             name=READER,
             hidden_margin=order.hidden_margin,
-            settled=True,
+            # The window of an export that was begun is fixed: what may still come belongs to the next one.
+            settled=found is None,
         )
         manifest = _described(order, asked, found)
         opening = replace(asked, after=manifest.window.after, cutoff=manifest.window.cutoff)

@@ -88,6 +88,17 @@ def chosen(
         yield block.table, _pieces(_remembered(rows, block.table, below))
 
 
+def is_followed(manifest: Manifest) -> bool:
+    """Tell whether the rows that belong to a root can be found by comparing texts, in every table."""
+    try:
+        for index in range(len(manifest.tables)):
+            _wanted(manifest, index)
+            _own(manifest, index)
+    except Refused:
+        return False
+    return True
+
+
 def _check_text(text: str) -> None:
     # An argument of a command may hold any bytes; what is no UTF-8 is in no archive.
     try:

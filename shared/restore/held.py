@@ -31,11 +31,12 @@ from shared.volume.files import CHUNK, errno_name, read_whole
 from shared.volume.listing import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from shared.restore.archives import Place
-    from shared.restore.rows import Block, Value
+    from shared.restore.newest import OlderIn
+    from shared.restore.rows import Block
 
 # A copy larger than this goes to a nameless temporary file.
 MEMORY_BYTES = 32 * 1024 * 1024
@@ -55,7 +56,7 @@ class Links:
     digests: tuple[str, ...]
     unrecorded: int
     anchored: bool
-    older: Callable[[int], Callable[[tuple[Value, ...]], bool] | None] = lambda _: None
+    older: OlderIn = lambda _: None
 
 
 @dataclass(frozen=True)

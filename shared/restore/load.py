@@ -40,15 +40,19 @@ STAGE = sql.Identifier("pg_temp", "tallystick_rows")
 class Errand:
     """What is done with each batch of an archive: where its rows go, which, and what if they are there.
 
-    ``purpose`` stands in the records; ``skip`` leaves rows alone that are there by any unique constraint.
-    ``older`` tells which roots of a batch are left out, as the archives hold a newer state of them.
+    ``skip`` leaves rows alone that are there by any unique constraint. ``older`` tells which roots of a batch
+    are left out, as the archives hold a newer state of them.
     """
 
     names: tuple[TableName, ...]
-    purpose: str
     choice: Choice | None
     skip: bool
     older: OlderIn = whole
+
+    def purpose(self, seq: int) -> str:
+        """Return what stands in the record of a batch."""
+        older = self.older(seq)
+        return records.purpose(self.names, self.choice, older.digest if older else None)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def load(
         if errand.choice is not None and first[1] is None:
             return Loaded((0,) * len(errand.names), (0,) * len(errand.names))
         with target_errors(**batch.place), transaction(connection):
-            if not records.record(connection, proof, errand.purpose):
+            if not records.record(connection, proof, errand.purpose(proof.header.seq)):
                 _drain(first[1])
                 return None
             counts = []

@@ -19,7 +19,7 @@ from shared.chain.batch import file_name, unescape
 from shared.chain.text import copy_text
 from shared.errors import Code, Verdict
 from shared.restore.archives import named
-from shared.restore.choose import Choice, chosen
+from shared.restore.choose import Choice, chosen, is_followed
 from shared.restore.held import temporary
 from shared.restore.index import root_keys
 from shared.restore.rows import blocks
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from shared.chain.manifest import Manifest, Table
     from shared.restore.rows import Block, Value
 
-IsOlder = Callable[[tuple["Value", ...]], bool]
-OlderIn = Callable[[int], IsOlder | None]
 
 # A longer key is remembered by a digest behind a byte that no text in UTF-8 begins with.
 KEY_BYTES = 40
@@ -67,6 +65,28 @@ AT = "SELECT key FROM older WHERE place = ?"
 
 
 @dataclass(frozen=True)
+class IsOlder:
+    """Tells of a root of one batch, by its key, whether a newer state of it is taken elsewhere."""
+
+    keys: frozenset[bytes]
+
+    def __call__(self, own: tuple[Value, ...]) -> bool:
+        """Tell whether the root with this key is left out."""
+        return _remembered(_spelled(own)) in self.keys
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of the keys that are left out."""
+        hashed = hashlib.sha256()
+        for key in sorted(self.keys):
+            hashed.update(len(key).to_bytes(4, "big") + key)
+        return hashed.hexdigest()
+
+
+OlderIn = Callable[[int], IsOlder | None]
+
+
+@dataclass(frozen=True)
 class Chain:
     """An archive to look through: the digests of its batches in order, as far as they are read."""
 
@@ -96,9 +116,7 @@ class Repeated:
         def older(seq: int) -> IsOlder | None:
             found = rows.execute(AT, (chain * CHAIN_STEP + seq,))
             keys = frozenset(key for (key,) in found)
-            if not keys:
-                return None
-            return lambda own: _remembered(_spelled(own)) in keys
+            return IsOlder(keys) if keys else None
 
         return older
 
@@ -172,6 +190,9 @@ def _fill(rows: sqlite3.Connection, chains: Sequence[Chain]) -> None:
         root, key = chain.manifest.root, chain.manifest.key
         if not set(key) <= set(root.copied):
             # A key that is generated is in no batch: there is nothing to compare.
+            continue
+        if not is_followed(chain.manifest):
+            # The rows that belong to an older root cannot be told from those of a newer one.
             continue
         kind = kinds.setdefault((root.schema, root.name, *key), len(kinds))
         for seq, digest in enumerate(chain.digests, start=1):

@@ -13,7 +13,7 @@ from shared.restore.tables import Unfit
 from shared.restore.target import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from shared.chain.verify import BatchProof
     from shared.restore.choose import Choice
@@ -31,15 +31,18 @@ COLUMNS = (
 PROBLEMS = {Fault.OWNER: Unfit.RECORDS_OWNER, Fault.NOT_PLAIN: Unfit.RECORDS_KIND}
 
 
-def purpose(names: Sequence[TableName], choice: Choice | None) -> str:
+def purpose(names: Sequence[TableName], choice: Choice | None, left_out: str | None = None) -> str:
     """Return what a batch was restored for: into which tables, and which rows of it.
 
-    It is part of the record's key: one customer's rows brought back are not the batch brought back.
+    It is part of the record's key: one customer's rows brought back are not the batch brought back, nor is a
+    batch whose older roots were ``left_out``, as the digest of their keys.
     """
     value: dict[str, object] = {"tables": [str(name) for name in names]}
     if choice is not None:
         value["keys"] = sorted([list(key) for key in choice.keys], key=str)
         value["where"] = sorted([list(condition) for condition in choice.where], key=str)
+    if left_out is not None:
+        value["left_out"] = left_out
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -78,14 +81,19 @@ def unbelievable(connection: Connection) -> list[Problem]:
     ]
 
 
-def restored(connection: Connection, job: str, target: str) -> dict[int, str]:
-    """Return number and digest of the batches that are there already; inside ``transaction``."""
-    if not _there(connection):
+def restored(
+    connection: Connection, batches: Sequence[BatchProof], target: Callable[[int], str]
+) -> dict[int, str]:
+    """Return number and digest of the batches that are there already; inside ``transaction``.
+
+    ``target`` gives what a batch is restored for, by its number.
+    """
+    if not batches or not _there(connection):
         return {}
-    rows = connection.execute(
-        statement("shared.restore", "recorded"), {"job": job, "target": target}
-    ).fetchall()
-    return {row["seq"]: row["sha256"] for row in rows}
+    wanted = {batch.header.seq: target(batch.header.seq) for batch in batches}
+    params = {"job": batches[0].header.job, "targets": sorted(set(wanted.values()))}
+    rows = connection.execute(statement("shared.restore", "recorded"), params).fetchall()
+    return {row["seq"]: row["sha256"] for row in rows if wanted.get(row["seq"]) == row["target"]}
 
 
 def record(connection: Connection, batch: BatchProof, target: str) -> bool:

@@ -141,7 +141,7 @@ def _errand(archive: Archive, request: Request) -> Errand:
     chosen: Choice | None = None
     if request.keys or request.where:
         chosen = choice(manifest, request.keys, request.where)
-    return Errand(names, records.purpose(names, chosen), chosen, request.skip)
+    return Errand(names, chosen, request.skip)
 
 
 def _check(
@@ -166,7 +166,7 @@ def _check(
             account.created += [name for name in made if name not in account.created]
         with target_errors(), transaction(connection, keep=False):
             there = found(connection, names)
-            restored = records.restored(connection, manifest.job, errand.purpose)
+            restored = records.restored(connection, archive.batches, errand.purpose)
             records.check(archive.batches, restored)
             unsafe += _stale(connection, archive, errand, there, restored, made)
             unsafe += [each for each in tables.unenforced(there) if each not in unsafe]
@@ -210,7 +210,8 @@ def _stale(
     """
     brought = dict.fromkeys((table.label for table in archive.manifest.tables), 0)
     for batch in archive.batches:
-        if batch.header.seq in restored:
+        # Of a batch whose older roots were left out, how many rows came is not known here.
+        if batch.header.seq in restored and errand.older(batch.header.seq) is None:
             for label, count in batch.end.rows:
                 brought[label] += count
     looked_at = there if errand.choice is None else there[:1]
@@ -247,7 +248,7 @@ def _bring(
     done = rows = 0
     for archive, errand in zip(archives, errands, strict=True):
         with target_errors(), transaction(connection, keep=False):
-            there = records.restored(connection, archive.manifest.job, errand.purpose)
+            there = records.restored(connection, archive.batches, errand.purpose)
         for batch in archive.batches:
             if batch.header.seq in there and errand.choice is None:
                 loaded = None

@@ -305,7 +305,6 @@ TARGET = "runs in the database that rows are restored into"
 # Statements that are not asked here, and why.
 ELSEWHERE: dict[str, str] = {
     "archive/calls": SOURCE,
-    "archive/clock": SOURCE,
     "archive/cutoff": SOURCE,
     "archive/damage_passed_over": SOURCE,
     "archive/largest_group": SOURCE,

@@ -8,6 +8,7 @@ from shared.archive import kinds as kinds_file
 from shared.archive.examine import Problem
 from tests.kinds.drafts import findings_of
 from tests.postgres.reading import execute
+from tests.worlds import one
 
 TABLE = """
 CREATE TABLE voucher (
@@ -48,6 +49,16 @@ READ = (
     "id > pg_backend_pid()",
     "code = current_setting('application_name')",
     "code = current_user",
+    "code::tstzmultirange @> at",
+    "at <@ ANY (ARRAY[code]::tstzrange[])",
+)
+# Since 17.
+READ_AS_JSON = (
+    "json_value(code::jsonb, '$.at' RETURNING timestamptz) < at",
+    (
+        "EXISTS (SELECT FROM json_table(code::jsonb, '$' COLUMNS (t timestamptz PATH '$.at')) AS j"
+        " WHERE j.t < at)"
+    ),
 )
 GOOD = (
     "expires < '2024-01-01'",
@@ -90,3 +101,16 @@ def test_a_condition_that_reads_the_clock_is_refused_whatever_its_spelling(vouch
 
 def test_a_condition_on_fixed_times_and_pinned_settings_is_accepted(vouchers: str) -> None:
     assert problems(vouchers, *GOOD) == {where: [] for where in GOOD}
+
+
+def test_a_fixed_time_is_accepted_when_it_is_close_to_now(vouchers: str) -> None:
+    for distance in ("-20 seconds", "20 seconds", "12 hours", "14 hours"):
+        instant = one(vouchers, f"SELECT (now() + interval '{distance}')::text")
+        assert problems(vouchers, f"at < '{instant}'") == {f"at < '{instant}'": []}
+
+
+def test_a_text_that_a_function_of_json_reads_as_a_time_may_say_now(vouchers: str) -> None:
+    if one(vouchers, "SELECT current_setting('server_version_num')::int") < 170000:
+        pytest.skip("a later release of Postgres has these functions")
+    found = problems(vouchers, *READ_AS_JSON)
+    assert found == {where: [Problem.WHERE_READS_CLOCK] for where in READ_AS_JSON}

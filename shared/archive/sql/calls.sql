@@ -19,5 +19,5 @@ UNION
 SELECT 'a text as ' || format_type(type.oid, NULL)
 FROM pg_type AS type
 WHERE type.oid = ANY (%(types)s::oid[])
-  AND type.oid = ANY ('{date,time,timetz,timestamp,timestamptz,date[],time[],timetz[],timestamp[],timestamptz[],tsrange,tstzrange,daterange}'::regtype[])
+  AND type.oid = ANY ('{date,time,timetz,timestamp,timestamptz,date[],time[],timetz[],timestamp[],timestamptz[],tsrange,tstzrange,daterange,tsmultirange,tstzmultirange,datemultirange,tsrange[],tstzrange[],daterange[],tsmultirange[],tstzmultirange[],datemultirange[]}'::regtype[])
 ORDER BY 1

@@ -54,7 +54,11 @@ SELECT schema, name, oid IS NOT NULL AS found, oid::bigint AS identity, kind, pe
                                 WHERE pg_collation.oid = attcollation),
                    'exact', coalesce((SELECT collisdeterministic FROM pg_collation
                                       WHERE pg_collation.oid = attcollation), true),
-                   'not_null', attnotnull,
+                   -- Of a constraint that is NOT VALID (18 and later) the column may hold NULLs from before.
+                   'not_null', attnotnull AND NOT EXISTS (
+                       SELECT FROM pg_constraint
+                       WHERE conrelid = attrelid AND contype = 'n' AND NOT convalidated
+                         AND conkey = ARRAY[attnum]),
                    'generated', CASE WHEN attgenerated <> '' THEN (
                        SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef
                        WHERE adrelid = attrelid AND adnum = attnum) END,
@@ -113,6 +117,8 @@ SELECT schema, name, oid IS NOT NULL AS found, oid::bigint AS identity, kind, pe
                    'schema', space.nspname,
                    'table', parent.relname,
                    'validated', convalidated,
+                   -- A temporal key (18 and later) ties a row to one whose period contains its own.
+                   'period', coalesce((to_jsonb(pg_constraint) ->> 'conperiod')::boolean, false),
                    -- Releases before 18 enforce every key and have no such column.
                    'enforced', coalesce((to_jsonb(pg_constraint) ->> 'conenforced')::boolean, true),
                    'references', (SELECT jsonb_agg(attname ORDER BY position)

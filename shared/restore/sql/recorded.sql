@@ -1,1 +1,1 @@
-SELECT seq, sha256 FROM tallystick_restore.batch WHERE job = %(job)s AND target = %(target)s
+SELECT seq, sha256, target FROM tallystick_restore.batch WHERE job = %(job)s AND target = ANY (%(targets)s)
