@@ -196,7 +196,8 @@ def _show_damages(out: Console, found: Json) -> None:
     runs = [str(first) if first == last else f"{first} to {last}" for first, last in found["sound"]]
     sound = ", ".join(runs) if runs else "none"
     out.print(
-        f"sound batches, those of each run following from one another: {sound}", soft_wrap=True
+        f"batches that are consistent, those of each run following from one another: {sound}",
+        soft_wrap=True,
     )
 
 

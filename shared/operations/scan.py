@@ -29,6 +29,7 @@ SEVERITY = {
     Sighting.UNKNOWN_DIRECTORY: "warning",
     Sighting.LEFTOVER_RESERVATION: "info",
 }
+RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ def reconcile(
 def progress_of(stretch: Stretch, reconciled_: Reconciled) -> Progress:
     """Say what the settle shall record; the walk is over when no place to go on from is left."""
     files = sum(each.files for each in reconciled_.seen)
-    findings = reconciled_.findings[:FINDINGS_MAX]
+    # Errors first: many strangers in one directory must not keep the damage of another from being named.
+    ranked = sorted(reconciled_.findings, key=lambda each: RANK[SEVERITY.get(each[0], "error")])
+    findings = ranked[:FINDINGS_MAX]
     return Progress(
         seq=stretch.claim.job.batches + 1,
         sha256=None,

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from shared.chain.batch import file_name
+from shared.chain.manifest import MANIFEST_NAME
 from shared.db.statement import statement
 
 if TYPE_CHECKING:
@@ -92,12 +93,7 @@ class Recorded:
 def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     """Return everything about one directory that is not as the database believes."""
     where = {"directory": seen.directory}
-    findings: list[Finding] = [
-        (Sighting.FOREIGN_ENTRY, where | {"name": name}) for name in seen.foreign[:NAMED_MAX]
-    ]
-    if seen.harmless:
-        names = list(seen.harmless[:NAMED_MAX])
-        findings.append((Sighting.HARMLESS_ENTRY, where | {"names": names}))
+    findings: list[Finding] = []
     if seen.unreadable is not None:
         file, cause = seen.unreadable.get("file"), seen.unreadable["cause"]
         findings.append((Sighting.ENTRY_UNREADABLE, where | {"file": file, "cause": cause}))
@@ -111,6 +107,13 @@ def reconciled(seen: Seen, recorded: Recorded) -> list[Finding]:
     if seen.releases and recorded.leftover is not None:
         params = where | {"bytes": recorded.reserved}
         findings.append((Sighting.LEFTOVER_RESERVATION, params))
+    # Last: what is kept of many findings are the first.
+    findings += [
+        (Sighting.FOREIGN_ENTRY, where | {"name": name}) for name in seen.foreign[:NAMED_MAX]
+    ]
+    if seen.harmless:
+        names = list(seen.harmless[:NAMED_MAX])
+        findings.append((Sighting.HARMLESS_ENTRY, where | {"names": names}))
     return findings
 
 
@@ -135,8 +138,10 @@ def _of_job(seen: Seen, recorded: Recorded) -> list[Finding]:
         # Where a job has confirmed nothing yet, its directory may still be without a manifest.
         if recorded.batches or damage["cause"] != "MANIFEST_MISSING":
             findings.append((Sighting.CHAIN_BROKEN, where | damage))
-    all_read = seen.whole and seen.unreadable is None
-    if not seen.damages and all_read and seen.reached < recorded.batches:
+    # Without a manifest that can be read there is no chain to reach the end of.
+    begun = all(damage.get("file") != MANIFEST_NAME for damage in seen.damages)
+    all_read = seen.whole and seen.unreadable is None and begun
+    if all_read and seen.reached < recorded.batches:
         params = where | {"file": file_name(seen.reached + 1), "batches": recorded.batches}
         findings.append((Sighting.FILE_MISSING, params))
     return findings

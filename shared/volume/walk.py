@@ -17,7 +17,7 @@ from shared.chain.batch import file_name
 from shared.chain.manifest import MANIFEST_NAME, MANIFEST_READ_BYTES
 from shared.chain.verdict import Broken, Reason
 from shared.chain.verify import Position, damage_of, start, verify_on
-from shared.errors import Code, Passing
+from shared.errors import Code, Passing, Verdict
 from shared.volume.files import (
     chunks_of,
     entries_of,
@@ -199,9 +199,14 @@ def _directory(
             with opened_directory(volume.fd, name) as directory:
                 return _job(directory, name, position, budget)
         except (OSError, Passing) as error:
-            cause = _lasting(error, budget)
-            seen = Seen(name, present=True, whole=True, bytes=None, unreadable={"cause": cause})
-            return seen, None
+            return _unread(name, _lasting(error, budget)), None
+        except Verdict as too_many:
+            # What fills one directory must not keep the others from being verified.
+            return _unread(name, str(too_many.params["cause"])), None
+
+
+def _unread(name: str, cause: str) -> Seen:
+    return Seen(name, present=True, whole=True, bytes=None, unreadable={"cause": cause})
 
 
 def _lasting(error: OSError | Passing, budget: _Budget) -> str:

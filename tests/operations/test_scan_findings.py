@@ -12,7 +12,7 @@ import pytest
 
 from shared.jobs.model import Ending, Job, State
 from shared.jobs.rules import Action
-from shared.volume import walk
+from shared.volume import listing, walk
 from shared.volume.reconcile import Sighting
 from tests.operations.stage import (
     Stage,
@@ -224,6 +224,42 @@ def test_every_damage_is_named(here: Stage, size: int) -> None:
         ("000001.sql.zst", "FILE_MISSING"),
         ("000003.sql.zst", "FRAME_TRUNCATED"),
     ]
+
+
+def test_a_missing_end_is_named_beside_another_damage(here: Stage) -> None:
+    at = directory(here, archive_of(here))
+    second = at / "000002.sql.zst"
+    second.write_bytes(second.read_bytes()[:-4])
+    (at / "000003.sql.zst").unlink()
+    adopt(here)
+    found = scanned(here, 1000)
+    damage = {Sighting.CHAIN_BROKEN, Sighting.FILE_MISSING}
+    assert [(each["code"], each["file"]) for each in found if each["code"] in damage] == [
+        (Sighting.CHAIN_BROKEN, "000002.sql.zst"),
+        (Sighting.FILE_MISSING, "000003.sql.zst"),
+    ]
+
+
+def test_a_crowd_of_strangers_hides_no_damage(here: Stage) -> None:
+    at = directory(here, archive_of(here))
+    for number in range(120):
+        (at / f"stranger-{number}").touch()
+    first = at / "000001.sql.zst"
+    first.write_bytes(first.read_bytes()[:-4])
+    found = scanned(here, 1000)
+    assert Sighting.CHAIN_BROKEN in [each["code"] for each in found]
+
+
+def test_a_directory_with_too_many_strangers_keeps_no_other_from_being_verified(
+    here: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = directory(here, archive_of(here))
+    for number in range(4):
+        (at / f"stranger-{number}").touch()
+    monkeypatch.setattr(listing, "ENTRIES_MAX", 3)
+    found = scanned(here, 1000)
+    (unread,) = [each for each in found if each["code"] == Sighting.ENTRY_UNREADABLE]
+    assert (unread["directory"], unread["cause"]) == (at.name, "too-many-entries")
 
 
 def test_what_file_systems_and_desktops_leave_is_listed_and_no_damage(here: Stage) -> None:

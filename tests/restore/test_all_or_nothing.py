@@ -218,13 +218,24 @@ def test_an_unfinished_archive_is_committed_only_when_asked_for(
     manifest, files = chain(final=False)
     directory = lay(tmp_path / "archive", files, manifest)
     tail = sha256_hex(files[-1])
-    done = printed(directory, target, tail)
+    assert printed(directory, target, tail).returncode == 1
+    assert one(target, HELD) == 0
+    open_ended = recipe("README.md").replace(" --require-final", "")
+    done = printed(directory, target, tail, open_ended)
     assert done.returncode == 3
     assert "the archive is not complete" in done.stderr
     assert one(target, HELD) == 0
-    asked = recipe("README.md").replace(":tallystick_end;", "COMMIT;")
+    asked = open_ended.replace(":tallystick_end;", "COMMIT;")
     assert printed(directory, target, tail, asked).returncode == 0
     assert one(target, HELD) == ALL
+
+
+@pytest.mark.system
+def test_files_past_the_tail_that_was_kept_are_not_committed(target: str, tmp_path: Path) -> None:
+    directory, _ = whole(tmp_path / "archive")
+    tail = sha256_hex((directory / file_name(1)).read_bytes())
+    assert printed(directory, target, tail).returncode == 1
+    assert one(target, HELD) == 0
 
 
 @pytest.mark.system
