@@ -82,7 +82,7 @@ def test_a_column_with_a_control_character_is_named(empty_database: str) -> None
         ('"public.Order"', "table_name", "write 'public.\"Order\"'"),
         ('"Mixed.it\'s"', "table_name", 'write "\\"Mixed\\".\\"it\'s\\""'),
         ('"public.a.b"', "table_name", "write 'public.\"a.b\"'"),
-        ('"note"', "table_name", "note is none"),
+        ('"note"', "table_name", "note is not written so"),
         ("'public.\"a'", "table_name", 'write "public.a"'),
         ('"public.\\"x\\ny\\""', "table_control", 'public."x\\ny" holds a control character'),
     ],
