@@ -15,6 +15,7 @@ from handlers.cli import run
 from shared.archive import count
 from shared.archive.count import Count, WindowRows
 from shared.archive.file import page_bytes
+from shared.errors import Code, Passing
 from shared.jobs.model import Ending, State
 from tests.operations.stage import Stage, assert_sound, events, execute, only_job, plan, stage
 
@@ -126,6 +127,24 @@ def test_a_count_that_takes_too_long_is_said_as_unknown_and_costs_the_job_nothin
     found = [each for each in events(here) if each["reason_code"] == "WINDOW_COUNT"]
     assert {each["type"] for each in found} == {"window-not-counted"}
     assert {each["reason_params"]["why"] for each in found} == {"timeout"}
+
+
+def test_a_count_that_the_server_gives_up_fails_no_job(
+    database: str, volume_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a standby a recovery conflict ends what reads for long, and a count is not worth a failure."""
+
+    def conflict(*_: object) -> int:
+        raise Passing(Code.EXPORT_FAILED, cause="recovery-conflict")
+
+    monkeypatch.setattr(count, "_counted", conflict)
+    made = stage(database, volume_root, KINDS, *TABLES)
+    plan(made, "visits", batch_size=5)
+    made.until_idle()
+    job = only_job(made)
+    assert (job.state, job.failures) == (State.SUCCEEDED, 0)
+    assert job.opening is not None
+    assert job.opening["roots_at_start"] is None
 
 
 def test_without_the_count_a_row_that_moved_is_missing_and_nothing_says_so(

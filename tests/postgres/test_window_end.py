@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from handlers.cli import run
 from shared.archive import kinds as kinds_file
 from shared.archive import survey, window
 from shared.archive.examine import Problem
@@ -200,6 +201,31 @@ def test_whatever_may_bring_in_rows_is_waited_for(parcels: str, statement: str) 
     with pytest.raises(Waits) as caught:
         window_of(parcels)
     assert caught.value.params["cause"] == "prepared-transaction"
+
+
+def test_an_export_that_goes_on_does_not_wait_for_what_its_window_leaves_out(
+    parcels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window was fixed when it was begun; what may still come belongs to another archive."""
+    file = tmp_path / "kinds.toml"
+    file.write_text(FILE)
+    monkeypatch.setenv("TALLYSTICK_SOURCE_URL", parcels)
+    monkeypatch.setenv("TALLYSTICK_KINDS_FILE", str(file))
+    directory = tmp_path / "parcels"
+    command = [
+        "archive",
+        "export",
+        "parcels",
+        "--until",
+        "2100-01-01",
+        "--directory",
+        str(directory),
+    ]
+    assert run(command) == 0
+    (directory / "000001.sql.zst").unlink()
+    prepare(parcels, HOUR_AGO)
+    assert run(command) == 0
+    assert run([*command[:-1], str(tmp_path / "another")]) == 1
 
 
 def test_a_prepared_transaction_is_known_after_a_restart_of_the_server(

@@ -105,7 +105,10 @@ def test_what_a_unit_waits_for_is_asked_again_without_end_and_said_once() -> Non
     assert (decided.state, decided.failures, decided.page_size) == (State.PENDING, 11, 9)
     assert (decided.delay_seconds, decided.said) == (rules.WAIT_SECONDS, False)
     entry = {"code": "EXPORT_FAILED", "params": {"cause": "prepared-transaction"}}
-    assert rules.setback(replace(job, errors=[entry]), waits).said
+    again = rules.setback(replace(job, errors=[entry]), waits)
+    assert again.said
+    # Longer, so that many jobs that wait for one thing leave a loop of ticks time to rest.
+    assert again.delay_seconds == rules.WAIT_AGAIN_SECONDS > rules.WAIT_SECONDS
     other = {"code": "EXPORT_FAILED", "params": {"cause": "unreachable"}}
     assert not rules.setback(replace(job, errors=[entry, other]), waits).said
 
