@@ -126,10 +126,12 @@ KNOWN = {
     # of time, and where it is reached an estimate takes its place, or the number is unknown.
     "extent of the window": Known(r"^SELECT count\(\*\) AS roots, min\(", None),
     "late rows": Known(r"^SELECT count\(\*\) AS rows FROM", None),
+    # Of a window that could be counted in that time.
+    "places of a preview": Known(r"AS cursor FROM \(SELECT", None),
     "oldest and newest": Known(r"^SELECT min\(", 10),
     "tables in the catalog": Known(r"row_security_active", CATALOG_MAX),
     "largest group": Known(r"most_common_freqs", CATALOG_MAX),
-    "end of a window": Known(r"least\(asked, newest, oldest\)", 1_000),
+    "end of a window": Known(r"least\((asked, newest, oldest|ends, now\(\))\)", 1_000),
     "prepared transactions": Known(r"pg_prepared_xacts", CATALOG_MAX),
     "who sees activity": Known(r"pg_read_all_stats", 10),
     "older readers": Known(r"pg_terminate_backend", 1_000),

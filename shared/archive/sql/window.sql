@@ -12,7 +12,7 @@ WITH activity AS (
       AND backend_type IS DISTINCT FROM 'autovacuum worker'
 ), bound AS (
     SELECT %(cutoff_at)s::timestamptz AS asked, oldest, hidden,
-           now() - make_interval(secs => CASE WHEN hidden THEN %(hidden_margin)s ELSE %(margin)s END) AS newest
+           now() - make_interval(secs => CASE WHEN hidden THEN %(hidden_margin)s::float8 ELSE %(margin)s::float8 END) AS newest
     FROM activity
 ), ending AS (
     SELECT bound.*, least(asked, newest, oldest) AS ends FROM bound
